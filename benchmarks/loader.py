@@ -26,7 +26,7 @@ import PIL.Image
 from PIL import features
 
 from noiseproof.data import Framing, ImageFiles, ImageLoader, RandomResizedCrop, Resize, read_image
-from noiseproof.data.images import decode, open_file
+from noiseproof.data.images import decode
 
 FRAMINGS: dict[str, Framing] = {"random resized crop 224": RandomResizedCrop(224), "resize 256": Resize(256, 256)}
 
@@ -52,7 +52,7 @@ def decode_all(paths: tuple[str, ...]) -> None:
 
 def frame_all(paths: tuple[str, ...], framing: Framing) -> None:
     for k, path in enumerate(paths):
-        np.asarray(framing.frame(decode(path, open_file), (0, 0, 1, k)))
+        np.asarray(framing.frame(decode(path), (0, 0, 1, k)))
 
 
 def seconds(work: Callable[[], object]) -> float:

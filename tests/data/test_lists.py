@@ -87,13 +87,10 @@ def test_a_bad_line_under_a_header_is_reported(tmp_path, lines, message):
 def test_labels_may_be_the_names_of_the_classes(tmp_path, lines):
     touch(tmp_path, ["a.png", "b c.png", "d.png"])
     listed = write(tmp_path / "l.txt", *lines)
-    data = load_list(listed, test=write(tmp_path / "t.txt", *lines[:-1]))
+    data = load_list(listed)
     assert data.classes == ("cat", "dog")
     assert data.train.labels.tolist() == [1, 0, 1]
-    assert data.test.labels.tolist() == [1, 0]
     assert relative(data.train, tmp_path) == ["a.png", "b c.png", "d.png"]
-    ordered = load_list(listed, classes=("wolf", "dog", "cat"))
-    assert (ordered.classes, ordered.train.labels.tolist()) == (("wolf", "dog", "cat"), [1, 2, 1])
 
 
 def test_a_class_may_have_spaces_where_commas_or_tabs_separate_it(tmp_path):
@@ -104,27 +101,18 @@ def test_a_class_may_have_spaces_where_commas_or_tabs_separate_it(tmp_path):
         assert relative(data.train, tmp_path) == ["a b.png", "c.png"]
 
 
-def test_a_name_that_is_no_class_is_reported(tmp_path):
+def test_a_number_among_names_is_reported(tmp_path):
     touch(tmp_path, ["a.png"])
-    train, test = write(tmp_path / "l.txt", "a.png dog", "a.png cat"), write(tmp_path / "t.txt", "a.png dgo")
-    with pytest.raises(DataError, match=r"t\.txt:1: no class is called 'dgo'; did you mean 'dog'\?"):
-        load_list(train, test=test)
-    with pytest.raises(DataError, match=r"l\.txt:1: no class is called 'dog'; the classes are 'wolf', 'bear'"):
-        load_list(train, classes=("wolf", "bear"))
     with pytest.raises(DataError, match=r"m\.txt:2: the first line's label is a name, so all must be, got '3'"):
         load_list(write(tmp_path / "m.txt", "a.png dog", "a.png 3"))
 
 
-def test_a_root_a_test_list_and_class_names(tmp_path):
+def test_paths_may_start_in_another_folder(tmp_path):
     touch(tmp_path / "images", ["a.png", "b.png"])
-    train, test = write(tmp_path / "train.txt", "a.png 0"), write(tmp_path / "test.txt", "b.png 1", "../images/a.png 0")
-    names = write(tmp_path / "names.txt", "black cat", "dog")
-    data = load_list(train, tmp_path / "images", test=test, name="pets", classes=names)
-    assert (data.name, data.classes) == ("pets", ("black cat", "dog"))
-    assert data.test.paths[0] == str(tmp_path / "images" / "b.png")
-    assert data.sources == {path.name: checksum(path) for path in (train, test, names)} | of_sizes(0, 0, 0)
-    assert load_list(train, tmp_path / "images", classes=("x", "y")).classes == ("x", "y")
-    assert load_list(train, tmp_path / "images", test=test).classes == ("0", "1")
+    data = load_list(write(tmp_path / "train.txt", "a.png 0", "../images/b.png 1"), tmp_path / "images", name="pets")
+    assert (data.name, data.classes) == ("pets", ("0", "1"))
+    assert data.train.paths[0] == str(tmp_path / "images" / "a.png")
+    assert data.sources == {"train.txt": checksum(tmp_path / "train.txt")} | of_sizes(0, 0)
 
 
 def test_a_folder_is_listed_once_however_it_is_written(tmp_path, monkeypatch):
@@ -143,14 +131,6 @@ def test_an_error_does_not_repeat_what_is_long(tmp_path, lines):
     with pytest.raises((DataError, OSError), match=r"all\.txt:[12]: ") as caught:
         load_list(write(tmp_path / "all.txt", *lines))
     assert len(str(caught.value)) < 1500
-
-
-def test_two_lists_of_one_name_are_two_sources(tmp_path):
-    touch(tmp_path, ["train/a.png", "test/a.png"])
-    train, test = (write(tmp_path / split / "list.txt", "a.png 0", f"# {split}") for split in ("train", "test"))
-    data = load_list(train, test=test)
-    assert data.sources == {str(path): checksum(path) for path in (train, test)} | of_sizes(0, 0)
-    assert data.test.paths == (str(tmp_path / "test" / "a.png"),)
 
 
 def test_one_list_beside_other_images_is_other_data(tmp_path):
@@ -186,15 +166,6 @@ def test_a_bad_line_is_reported_with_its_number(tmp_path, line, message):
     touch(tmp_path, ["a.png"])
     with pytest.raises(DataError, match=message):
         load_list(write(tmp_path / "l.txt", "# one", "a.png 0", line))
-
-
-def test_a_label_beyond_the_named_classes_is_reported(tmp_path):
-    touch(tmp_path, ["a.png"])
-    listed = write(tmp_path / "l.txt", "a.png 1", "a.png 2")
-    with pytest.raises(DataError, match=r"l\.txt:2: labels must be in \[0, 1\], got 2"):
-        load_list(listed, classes=("a", "b"))
-    with pytest.raises(DataError, match=r"l\.txt:2: labels must be in \[0, 1\], got 2"):
-        load_list(write(tmp_path / "ok.txt", "a.png 0"), test=listed, classes=("a", "b"))
 
 
 def test_text_in_another_encoding_is_reported(tmp_path):

@@ -200,71 +200,6 @@ def test_a_missing_file_is_never_skipped(files, workers, tmp_path):
     made.close()
 
 
-def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
-    """In a script, so that its opener pickles, and which is ended if a fault is lost between the processes."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import functools, multiprocessing, os, sys, threading, urllib.error
-            from noiseproof.data import DataError, ImageFiles, ImageLoader, Resize
-
-            class TwoError(OSError):
-                def __init__(self, code, store):
-                    super().__init__(f"{store} answered {code}")
-
-            class KeptError(DataError):
-                def __init__(self, what, why):
-                    super().__init__(f"{what}: {why}")
-
-            def faults():
-                yield urllib.error.HTTPError("http://store/0", 404, "Not Found", None, open(os.devnull, "rb"))
-                held = RuntimeError("held")
-                held.lock = threading.Lock()
-                yield held
-                yield TwoError(7, "the store")
-                yield KeyError("0.jpg")
-                yield KeptError("it", "spoiled")
-                yield FileNotFoundError(2, "No such file or directory", "all.zip")
-                yield OSError()
-
-            def failing(path, kind):
-                raise list(faults())[kind]
-
-            if __name__ == "__main__":
-                multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])
-                files = ImageFiles(sys.argv[1:], [0])
-                for kind in range(7):
-                    for workers in (0, 1):
-                        options = dict(batch_size=1, seed=0, shuffle=False, device="cpu", workers=workers)
-                        opener = functools.partial(failing, kind=kind)
-                        loader = ImageLoader(files, Resize(8, 8), opener=opener, **options)
-                        try:
-                            next(loader.epoch(0))
-                        except Exception as error:
-                            print(type(error).__name__, str(error).replace("\\n", " "))
-                        loader.close()
-            """
-        )
-    )
-    done = subprocess.run(
-        [sys.executable, str(script), files.paths[0]], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0::2] == lines[1::2]  # with workers as without
-    path = repr(files.paths[0])
-    assert lines[::2] == [
-        f"OSError [Errno 5] HTTP Error 404: Not Found: {path}",
-        f"OSError [Errno 5] RuntimeError: held: {path}",
-        f"OSError [Errno 5] the store answered 7: {path}",
-        f"OSError [Errno 5] KeyError: '0.jpg': {path}",
-        "DataError it: spoiled; --skip-corrupt (skip_corrupt=True) leaves out damaged files",
-        f"FileNotFoundError [Errno 2] No such file or directory ('all.zip'): {path}",
-        f"OSError [Errno 5] OSError: {path}",
-    ]
-
-
 def test_an_image_too_long_to_resize_is_a_data_error_with_its_path(tmp_path):
     Image.new("RGB", (20000, 1)).save(tmp_path / "line.png")
     with pytest.raises(DataError, match=r"line\.png: 1 x 20000 pixels would become 256 x 5120000; crop it"):
@@ -349,8 +284,8 @@ def test_torchs_own_generators_are_left_alone(files):
     assert np.array_equal(np.random.get_state()[1], before[1])
 
 
-def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path):
-    """In a plain script, which says who opened what; its opener pickles because it is the script's own."""
+def test_every_image_is_decoded_once_an_epoch_by_the_same_workers(files, tmp_path):
+    """In a plain script, which says who framed what; its framing pickles because it is the script's own."""
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
@@ -358,16 +293,17 @@ def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path
             import os, sys, torch
             from noiseproof.data import ImageFiles, ImageLoader, Resize
 
-            def noted(path):
-                with open(sys.argv[1], "a") as log:
-                    log.write(f"{os.getpid()} {os.getppid()} {path}\\n")
-                return open(path, "rb")
+            class Noted(Resize):
+                def frame(self, image, key):
+                    with open(sys.argv[1], "a") as log:
+                        log.write(f"{os.getpid()} {os.getppid()} {key[-1]}\\n")
+                    return super().frame(image, key)
 
             if __name__ == "__main__":
                 paths = sys.argv[2:]
                 files = ImageFiles(paths, [0] * len(paths))
                 options = dict(batch_size=4, seed=0, shuffle=True, device="cpu", workers=2)
-                loader = ImageLoader(files, Resize(8, 8), opener=noted, **options)
+                loader = ImageLoader(files, Noted(8, 8), **options)
                 assert sum(len(batch.labels) for n in range(3) for batch in loader.epoch(n)) == 3 * len(paths)
                 print(os.getpid())
             """
@@ -379,7 +315,7 @@ def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path
     assert not done.stderr
     lines = [line.split(" ", 2) for line in (tmp_path / "log").read_text().splitlines()]
     for n in range(3):
-        assert sorted(path for *_, path in lines[COUNT * n : COUNT * (n + 1)]) == sorted(files.paths)
+        assert sorted(int(index) for *_, index in lines[COUNT * n : COUNT * (n + 1)]) == list(range(COUNT))
     workers, parents = ({line[k] for line in lines} for k in (0, 1))
     assert len(workers) == 2
     assert done.stdout.strip() not in workers

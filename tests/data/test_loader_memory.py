@@ -94,3 +94,15 @@ def test_further_examples_to_test_on_are_loader_too(tmp_path):
     data = folder(tmp_path, grey(), grey())
     data = Dataset("more", data.train, None, data.classes, {}, {"other": data.train})
     assert in_memory_at(data, (28, 28)).other_tests["other"].inputs.shape == (2, 28, 28, 1)
+
+
+def test_all_damaged_files_are_counted_and_three_are_named(tmp_path):
+    data = folder(tmp_path, *(grey() for _ in range(9)))
+    for path in data.train.paths[:5]:
+        with open(path, "wb") as file:
+            file.write(b"no image")
+    with pytest.raises(
+        DataError, match=r"not an image; .*not an image; .*not an image.* \(5 of 9 images are damaged\); --skip-corrupt"
+    ) as caught:
+        in_memory_at(data, (28, 28))
+    assert str(caught.value).count(": not an image") == 3

@@ -56,23 +56,17 @@ def list_sets(data: Root = None) -> None:
 def show(
     dataset: NameOrPath = "digits",
     data: Root = None,
-    split: Annotated[SplitName, typer.Option(help="Whose images and labels.")] = SplitName.train,
+    split: Annotated[SplitName, typer.Option(help="Whose labels.")] = SplitName.train,
     labels: Annotated[Path | None, typer.Option(help="Given labels of the same examples, to compare.")] = None,
     name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Also write images of each class as a picture.")] = None,
-    seed: Annotated[int, typer.Option(help="Chooses the images.", min=0)] = 0,
     check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
 ) -> None:
-    """Show a data set: sizes, classes, checksums, and images as a picture."""
+    """Show a data set: sizes, classes and checksums."""
     from noiseproof.data import describe
 
     with errors_reported():
         summary = describe(dataset, data, split=split.value, labels=labels, name=name, check=check)
-        if png is not None:
-            summary.plot(png, seed)
     console.print(str(summary), markup=False)
-    if png is not None:
-        say(f"wrote {png}")
 
 
 def _print_list(found: dict[str, tuple[NamedDataset, str | None]], root: Path, options: str) -> None:

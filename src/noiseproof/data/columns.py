@@ -41,6 +41,7 @@ KINDS = get_args(Kind)
 IDENTIFIER_NAME = re.compile(r"(^|[_\s.-])(?i:id|uuid|guid|index|key)$|[a-z]I[Dd]$|^(?i:unnamed): ?\d+$|^$")
 MIN_PARSED_SHARE = 0.95
 """Texts of which this share are numbers (or dates) are a column of numbers (or dates)"""
+MAX_HASH = 2**63 - 1
 SAMPLED_ROWS = 1000
 """About so many texts say whether it is worth the time to read the column as numbers"""
 MAX_FLAGS = 100
@@ -238,6 +239,8 @@ def is_embedding(values: Series) -> bool:
 
 def _without_copies(frame: Frame, found: Sequence[Column], kinds: Mapping[str, Kind]) -> list[Column]:
     """Leaves out columns that repeat an earlier one value for value."""
+    import pandas as pd
+
     seen: dict[tuple[Any, ...], list[str]] = {}
     columns = []
     for column in found:
@@ -245,21 +248,14 @@ def _without_copies(frame: Frame, found: Sequence[Column], kinds: Mapping[str, K
             columns.append(column)
             continue
         values = frame[column.name]
-        key = (column.kind, *_fingerprint(values))
+        parts = [values]
+        if isinstance(values.dtype, pd.StringDtype):  # each text that is hashed becomes an object: only some are
+            parts = [values.str.len(), values.iloc[:: max(1, len(values) // SAMPLED_ROWS)]]
+        key = (column.kind, *(int(pd.util.hash_pandas_object(one, index=False).sum() & MAX_HASH) for one in parts))
         same = next((name for name in seen.get(key, ()) if frame[name].equals(values)), None)
         seen.setdefault(key, []).append(column.name)
         columns.append(column if same is None else replace(column, kind="drop", reason=f"the same as {same}"))
     return columns
-
-
-def _fingerprint(values: Series) -> list[int]:
-    """The same for equal columns and rarely for others; of texts only a part is hashed, since each becomes an object."""
-    import pandas as pd
-
-    parts = [values]
-    if isinstance(values.dtype, pd.StringDtype):
-        parts = [values.str.len(), values.iloc[:: max(1, len(values) // SAMPLED_ROWS)]]
-    return [int(pd.util.hash_pandas_object(one, index=False).sum() & 0x7FFFFFFFFFFFFFFF) for one in parts]
 
 
 def find_label_copies(frame: Frame, labels: NDArray[np.int64], columns: Iterable[Column]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -359,20 +360,25 @@ def load_npz(path: str | Path) -> Dataset:
     Dataset(mine: 2 classes, train 4, inputs (3,))
     """
     path = Path(path)
-    try:
-        with NpzFile(path) as archive:
-            if missing := [key for key in ("x", "y") if key not in archive.names]:
-                has = ", ".join(excerpt(name) for name in sorted(archive.names)[:MAX_NAMES_LISTED]) or "none"
-                way = "np.savez(FILE, x=inputs, y=labels) names them"
-                raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}; {way}")
-            arrays = {key: archive.array(key) for key in ("x", "y", "x_test", "y_test") if key in archive.names}
-    except ReadError as error:
-        raise DataError(f"{path}: not a readable .npz file: {error.fault}{_way_to_numbers(error.fault)}") from error
+    arrays = npz_arrays(path, ("x", "y"), ("x_test", "y_test"))
     if len(arrays) == 3:
         raise DataError(f"{path}: x_test and y_test go together, and only {[*arrays][2]} is there")
     train = as_split(arrays.pop("x"), arrays.pop("y"), None, f"{path}, x and y")
     test = as_split(arrays["x_test"], arrays["y_test"], None, f"{path}, x_test and y_test") if arrays else None
     return assembled(path.stem, train, test, None, {path.name: checksum(path)}, path)
+
+
+def npz_arrays(path: Path, needed: Sequence[str], others: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file that have these names, of which some must be there."""
+    try:
+        with NpzFile(path) as archive:
+            if missing := [key for key in needed if key not in archive.names]:
+                has = ", ".join(excerpt(name) for name in sorted(archive.names)[:MAX_NAMES_LISTED]) or "none"
+                way = "np.savez(FILE, x=inputs, y=labels) names them"
+                raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}; {way}")
+            return {key: archive.array(key) for key in (*needed, *others) if key in archive.names}
+    except ReadError as error:
+        raise DataError(f"{path}: not a readable .npz file: {error.fault}{_way_to_numbers(error.fault)}") from error
 
 
 def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:

@@ -1,36 +1,23 @@
-"""What a data set holds: sizes, class counts, checksums, and images of each class."""
+"""What a data set holds: sizes, class counts and checksums."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset, Examples
-from noiseproof.data.images import example_image
 from noiseproof.data.opening import open_dataset
 from noiseproof.io.text import printable
 from noiseproof.noise.files import read_noisy_labels
 from noiseproof.noise.matrix import NoisyLabels
 
-MAX_CLASSES_LISTED, MAX_CLASSES_DRAWN, MAX_SOURCES_LISTED = 20, 100, 8
-MAX_PICTURE_ROWS = 20  # with more classes than this a picture has one image of each instead of a row
+MAX_CLASSES_LISTED, MAX_SOURCES_LISTED = 20, 8
 BAR_WIDTH = 24
-RED = "#c1121f"
 CHANNELS_FIRST = "the channels come first; transpose(0, 2, 3, 1) makes images [N, H, W, C]"
-
-
-class ClassImages(NamedTuple):
-    """Some images of one class, ``[H, W, 3]``, and for each the label it was given if that is another one."""
-
-    name: str
-    images: list[NDArray[np.uint8]]
-    given: list[str | None]
 
 
 @dataclass(frozen=True)
@@ -98,50 +85,6 @@ class DataSummary:
         more = len(self.dataset.classes) - MAX_CLASSES_LISTED
         return [*lines, f"      and {more} more"] if more > 0 else lines
 
-    def images(self, per_class: int, *, classes: int = MAX_CLASSES_DRAWN, seed: int = 0) -> list[ClassImages]:
-        """Random images of the first classes.
-
-        Args:
-            per_class: How many of each class, if it has so many.
-            classes: Of how many classes.
-            seed: Chooses the images.
-
-        Returns:
-            An entry for each class; none if the inputs are not images.
-        """
-        draw, found = np.random.default_rng(seed), []
-        names, given = self.dataset.classes, None if self.given is None else self.given.labels
-        for label, name in enumerate(names[:classes]):
-            members = np.flatnonzero(self.examples.labels == label)
-            chosen = draw.choice(members, min(per_class, len(members)), replace=False)
-            pictures = [example_image(self.dataset, self.examples, int(index)) for index in chosen]
-            images = [image for image in pictures if image is not None]
-            if len(images) < len(chosen):
-                return []
-            others = [None if given is None or given[k] == label else names[given[k]] for k in chosen]
-            found.append(ClassImages(name, images, others))
-        return found
-
-    def plot(self, path: str | Path, seed: int = 0) -> None:
-        """Write images of each class as a PNG file; where labels are given, in red what is labelled otherwise.
-
-        Args:
-            path: The file.
-            seed: Chooses the images.
-
-        Raises:
-            ValueError: The inputs are not images.
-        """
-        name, classes = self.dataset.name, len(self.dataset.classes)
-        found = self.images(8 if classes <= MAX_PICTURE_ROWS else 1, seed=seed)
-        if not found and _channels_first(self.examples):
-            raise ValueError(f"{name}: {CHANNELS_FIRST}")
-        if not found:
-            raise ValueError(f"{name}: its inputs are not images, so there is nothing to draw; leave out --png")
-        more = f", the first {len(found)} of {classes} classes" if len(found) < classes else ""
-        note = "" if self.given is None else ", in red what is labelled otherwise"
-        _draw_grid(found, f"{name}, {self.split} split{more}{note}", path)
-
 
 def describe(
     dataset: Dataset | str | Path,
@@ -152,18 +95,18 @@ def describe(
     name: str | None = None,
     check: bool = True,
 ) -> DataSummary:
-    """Describe a data set: sizes, classes, checksums and images.
+    """Describe a data set: sizes, classes and checksums.
 
     Args:
         dataset: A data set, or its name or path, as :func:`open_dataset` takes it.
         root: The folder of data sets that have a name.
-        split: Whose classes and images.
+        split: Whose classes.
         labels: A file of given labels of the same examples, to compare.
         name: Which labels, if the file holds several.
         check: Whether to verify published checksums.
 
     Returns:
-        The summary; ``print`` it, or ``plot`` its images.
+        The summary; ``print`` it.
 
     Raises:
         ValueError: There is no such split, or the labels do not fit.
@@ -193,44 +136,3 @@ def _inputs(split: Examples) -> str:
 
 def _channels_first(split: Examples) -> bool:
     return split.in_memory and split.channels_first
-
-
-def _draw_grid(found: list[ClassImages], title: str, path: str | Path) -> None:
-    """A row of images for each class, or one image of each where there are many."""
-    from matplotlib.figure import Figure
-
-    rows = len(found) <= MAX_PICTURE_ROWS
-    columns = max((len(group.images) for group in found), default=1) if rows else math.ceil(math.sqrt(len(found)))
-    lines = len(found) if rows else math.ceil(len(found) / columns)
-    changed = any(any(group.given) for group in found)
-    height = (0.78 + 0.16 * (changed or not rows)) * lines + 0.5
-    names = 0.1 + 0.085 * max(len(group.name) for group in found) if rows else 0.0
-    figure = Figure(figsize=(0.78 * columns + names, height), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False)
-    for axis in axes.flat:
-        axis.set(xticks=[], yticks=[])
-        axis.set_frame_on(False)
-    for k, group in enumerate(found):
-        cells = axes[k] if rows else axes.flat[k : k + 1]
-        for axis, image, other in zip(cells, group.images, group.given, strict=False):
-            _draw_image(axis, image, other, None if rows else group.name)
-        if rows:
-            cells[0].set_ylabel(group.name, rotation=0, ha="right", va="center", fontsize=9)
-    figure.suptitle(title, fontsize=10)
-    figure.savefig(path, format="png", dpi=130)
-
-
-def _draw_image(axis: Any, image: NDArray[np.uint8], other: str | None, name: str | None) -> None:
-    """An image, with its class above it unless the row has it, and in red the label it was given if that is another one."""
-    axis.imshow(image, interpolation="nearest")
-    if name is not None:
-        axis.set_title(name[:14], fontsize=6, pad=2)
-    if other is None:
-        return
-    if name is None:
-        axis.set_title(f"→ {other}"[:14], fontsize=6, color=RED, pad=2)
-    else:
-        axis.set_xlabel(f"→ {other}"[:14], fontsize=6, color=RED, labelpad=1)
-    axis.set_frame_on(True)
-    for side in axis.spines.values():
-        side.set(color=RED, linewidth=1.5)

@@ -173,10 +173,6 @@ def is_image_column(values: Series) -> bool:
     return isinstance(there.iloc[0], np.ndarray) and there.iloc[0].ndim > 1
 
 
-def _is_marked(values: NDArray[Any]) -> bool:
-    return bool(np.isnan(values).any())
-
-
 @dataclass
 class NumberEncoder:
     """A number, scaled by its interquartile range and squashed beyond three of these, as RealMLP does (Holzmueller, Grinsztajn
@@ -191,7 +187,7 @@ class NumberEncoder:
     @classmethod
     def fit(cls, values: Series, name: str, seed: int) -> Self:
         numbers = _numbers(values, name)
-        return cls(name, *_robust(numbers), _is_marked(numbers))
+        return cls(name, *_robust(numbers), bool(np.isnan(numbers).any()))
 
     def transform(self, values: Series) -> NDArray[np.float32]:
         return self._features(_numbers(values, self.name))
@@ -222,7 +218,7 @@ class ScaledEncoder(NumberEncoder):
     @classmethod
     def fit(cls, values: Series, name: str, seed: int) -> Self:
         numbers = _numbers(values, name)
-        return cls(name, float(np.nanmean(numbers)), float(np.nanstd(numbers)) or 1.0, _is_marked(numbers))
+        return cls(name, float(np.nanmean(numbers)), float(np.nanstd(numbers)) or 1.0, bool(np.isnan(numbers).any()))
 
     def _features(self, numbers: NDArray[np.float64]) -> NDArray[np.float32]:
         missing = np.isnan(numbers)
@@ -255,7 +251,7 @@ class BooleanEncoder(NumberEncoder):
     @classmethod
     def fit(cls, values: Series, name: str, seed: int) -> Self:
         flags = _flags(values, name)
-        return cls(name, float(np.nanmean(flags)), 1.0, _is_marked(flags))
+        return cls(name, float(np.nanmean(flags)), 1.0, bool(np.isnan(flags).any()))
 
     def transform(self, values: Series) -> NDArray[np.float32]:
         flags = _flags(values, self.name)
@@ -273,7 +269,7 @@ class DateEncoder(NumberEncoder):
     @classmethod
     def fit(cls, values: Series, name: str, seed: int) -> Self:
         seconds = _seconds(values, name)
-        return cls(name, *_robust(seconds), _is_marked(seconds))
+        return cls(name, *_robust(seconds), bool(np.isnan(seconds).any()))
 
     def transform(self, values: Series) -> NDArray[np.float32]:
         seconds = _seconds(values, self.name)
@@ -504,7 +500,7 @@ def _geometry(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, 
     """The mean of vectors, the scale that all their numbers share, and whether some are missing."""
     spread = float(np.sqrt(np.nanmean(np.nanvar(matrix, 0, dtype=np.float64))))
     centre: NDArray[np.float64] = np.nanmean(matrix, 0, dtype=np.float64)
-    return centre.astype(np.float32), spread or 1.0, _is_marked(matrix)
+    return centre.astype(np.float32), spread or 1.0, bool(np.isnan(matrix).any())
 
 
 def _embedded(values: Series, encoder: PretrainedEncoder, modality: Modality, width: int | None = None) -> NDArray[np.float32]:

@@ -372,14 +372,9 @@ def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
         raise DataError(f"{path}:2: a second line of names below the header; leave one of the two out")
     if header and rows[1:] and all(row[len(names) :] == [""] for row in rows[1:]):
         names.append("")  # each row ends with a separator, and the header does not
-    return Dialect(encoding, separator, _header_lines(lines, separator) if header else 0, _distinct(names), rows)
-
-
-def _header_lines(text: str, separator: str) -> int:
-    """The lines of a text up to the end of its first row, with blank ones above it and line ends in quotes."""
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=separator)
-    next(row for row in reader if row)
-    return reader.line_num
+    reader = csv.reader(io.StringIO(lines, newline=None), delimiter=separator)
+    next(filter(None, reader))  # with blank lines above it and line ends in quotes
+    return Dialect(encoding, separator, reader.line_num if header else 0, _distinct(names), rows)
 
 
 def _encoding_of(start: bytes) -> str:

@@ -37,8 +37,6 @@ MAX_COLOR_PROFILES = 16
 """Colour profiles of a PNG, each of which Pillow unpacks, a kilobyte to a megabyte. By chance pixels may look like a few."""
 SLOW_DECODERS, MAX_SLOW_BYTES = frozenset({"ppm", "ppm_plain", "bmp_rle"}), 2**21
 """Pillow's decoders that are written in Python, and the largest files that they get: a megabyte takes seconds."""
-Opener = Callable[[str], BinaryIO]
-"""Opens a path as a binary file that can seek."""
 
 
 def load_image_folder(folder: str | Path, *, name: str | None = None, test: str | None = None) -> Dataset:
@@ -110,7 +108,7 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
     ...     read_image(f"{folder}/white.png").shape
     (2, 4, 3)
     """
-    return np.asarray(decode(os.fspath(path), open_file)).copy()  # Pillow's own pixels cannot be written to
+    return np.asarray(decode(os.fspath(path))).copy()  # Pillow's own pixels cannot be written to
 
 
 def as_pixels(image: str | NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -143,13 +141,13 @@ def open_file(path: str) -> BinaryIO:
         raise OSError(errno.EISDIR if os.path.isdir(path) else errno.EINVAL, error.fault, path) from error
 
 
-def decode(path: str, opener: Opener) -> PIL.Image.Image:
+def decode(path: str) -> PIL.Image.Image:
     """The RGB image in a file, as :func:`read_image` says, still as a Pillow image."""
     try:
         import PIL.Image
     except ImportError as error:
         raise ImportError("images are read with pillow: pip install '.[lab]' in noiseproof's repository") from error
-    with opener(path) as file, warnings.catch_warnings():
+    with open_file(path) as file, warnings.catch_warnings():
         # Pillow's warnings of odd metadata are ignored, those of decompression bombs become errors.
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import multiprocessing
 import os
 import threading
 import warnings
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,14 +19,11 @@ from torch.utils.data import Dataset as TorchDataset
 
 from noiseproof.checks import check_integer
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
-from noiseproof.data.images import IMAGE_FORMATS, Opener, decode, open_file
+from noiseproof.data.images import IMAGE_FORMATS, decode, open_file
 from noiseproof.data.operations import Size
 from noiseproof.data.resizing import Framing, ResizeCrop
 from noiseproof.io.files import DataError
-from noiseproof.keyed_random import keyed_order
-
-if TYPE_CHECKING:
-    import PIL.Image
+from noiseproof.keyed_random import Word, keyed_order
 
 ORDER, FRAMING = 0, 1  # the streams of random numbers, each a word of its keys
 
@@ -50,7 +46,7 @@ class ImageLoader:
     step, which ``shuffle`` refuses without ``drop_last``.
 
     A damaged image raises its :class:`DataError` here, whichever process decoded it. A file that cannot be opened is never
-    skipped: it is an OSError with its path, and so is any other error of ``opener``.
+    skipped: it is an OSError with its path.
 
     Workers live from the first epoch to :meth:`close`. They start by ``forkserver``, else by ``spawn``: a plain fork would copy
     this process's threads, locks and CUDA state. A script with workers needs ``if __name__ == "__main__":``. Each worker
@@ -71,7 +67,6 @@ class ImageLoader:
         rank: Number of this process.
         world: Number of processes.
         drop_last: Leave out a short last batch.
-        opener: Replaces ``open`` (an archive, a store); with workers it must be picklable.
 
     Raises:
         TypeError: If ``files`` or ``framing`` are of another type.
@@ -100,13 +95,12 @@ class ImageLoader:
         rank: int = 0,
         world: int = 1,
         drop_last: bool = False,
-        opener: Opener = open_file,
     ) -> None:
         if not isinstance(files, ImageFiles):
             raise TypeError(f"files must be ImageFiles, got {type(files).__name__}")
         if not isinstance(framing, Framing):
             raise TypeError(f"framing must be a Framing (Resize, ResizeCenterCrop, RandomResizedCrop), got {framing!r}")
-        self.files, self.framing, self.opener = files, framing, opener
+        self.files, self.framing = files, framing
         self.shuffle, self.drop_last, self.skip_corrupt = shuffle, drop_last, skip_corrupt
         self.batch_size = check_integer("batch_size", batch_size, at_least=1)
         self.seed, self.device = _check_word("seed", seed), torch.device(device)
@@ -168,7 +162,7 @@ class ImageLoader:
     def _start(self) -> DataLoader[_Decoded]:
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         return DataLoader(
-            _Decoder(self.framing, self.seed, self.skip_corrupt, self.opener),
+            _Decoder(self.framing, self.seed, self.skip_corrupt),
             batch_size=None,  # a request is a whole batch
             sampler=self._sampler,
             collate_fn=_as_it_is,
@@ -247,8 +241,8 @@ class _Sampler:
 
 
 class _Decoder(TorchDataset[_Decoded]):
-    def __init__(self, framing: Framing, seed: int, skip_corrupt: bool, opener: Opener) -> None:
-        self.framing, self.seed, self.skip_corrupt, self.opener = framing, seed, skip_corrupt, opener
+    def __init__(self, framing: Framing, seed: int, skip_corrupt: bool) -> None:
+        self.framing, self.seed, self.skip_corrupt = framing, seed, skip_corrupt
 
     def __getitem__(self, request: _Request) -> _Decoded:
         images = np.empty((len(request.paths), *self.framing.frame_size, 3), np.uint8)
@@ -256,7 +250,8 @@ class _Decoder(TorchDataset[_Decoded]):
         faults: list[tuple[str, Exception]] = []
         for k, path in enumerate(request.paths):
             try:
-                images[len(kept)] = np.asarray(self._picture(path, request.epoch, int(request.indices[k])))
+                key = (self.seed, request.epoch, FRAMING, int(request.indices[k]))
+                images[len(kept)] = framed(path, self.framing, key)
                 kept.append(k)
             except (DataError, OSError) as error:
                 faults.append((path, error))
@@ -264,32 +259,6 @@ class _Decoder(TorchDataset[_Decoded]):
                     break
         labels, indices = torch.from_numpy(request.labels[kept]), torch.from_numpy(request.indices[kept])
         return _Decoded(torch.from_numpy(images[: len(kept)]), labels, indices, faults)
-
-    def _picture(self, path: str, epoch: int, index: int) -> PIL.Image.Image:
-        try:
-            image = decode(path, self.opener)
-        except (ImportError, MemoryError):  # not the file's fault
-            raise
-        except Exception as error:  # an opener may raise anything
-            if (plain := _plain(error, path)) is error:
-                raise
-            raise plain from error
-        try:
-            return self.framing.frame(image, (self.seed, epoch, FRAMING, index))
-        except ValueError as error:
-            raise DataError(f"{path}: {error}") from error
-
-
-def _plain(error: Exception, path: str) -> Exception:
-    """The error as a DataError or an OSError with the path: one that cannot be pickled would leave the main process waiting."""
-    if isinstance(error, DataError):
-        return error if type(error) is DataError else DataError(str(error))
-    if not isinstance(error, OSError):
-        return OSError(errno.EIO, f"{type(error).__name__}: {error}", path)
-    if not isinstance(error.errno, int):
-        return OSError(errno.EIO, str(error) or type(error).__name__, path)
-    elsewhere = "" if error.filename in (None, path) else f" ({error.filename!r})"
-    return OSError(error.errno, f"{error.strerror}{elsewhere}", path)
 
 
 def _end_with_parent(worker: int) -> None:
@@ -317,6 +286,8 @@ def _check_word(name: str, value: int) -> int:
 
 MAX_DECODED_BYTES = 2**30
 """Bytes of decoded images that are kept in memory; more stay in their files"""
+MAX_NAMED_FAULTS = 3
+"""Damaged files that an error names; it counts all"""
 _decoded: weakref.WeakKeyDictionary[ImageFiles, tuple[Size, NDArray[np.uint8]]] = weakref.WeakKeyDictionary()
 """All runs on the same files share the images."""
 
@@ -381,17 +352,28 @@ def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:
     known = _decoded.get(files)
     if known is not None and known[0] == size:
         return known[1]
-    framing, pixels = ResizeCrop(*size), np.empty((len(files), *size, 3), np.uint8)
+    pixels = np.empty((len(files), *size, 3), np.uint8)
+    faults = []
     for k, path in enumerate(files.paths):
         try:
-            pixels[k] = np.asarray(framing.frame(decode(path, open_file), ()))
+            pixels[k] = framed(path, ResizeCrop(*size), ())
         except DataError as error:
-            way = "--skip-corrupt leaves out damaged files (train and compare: together with --set size=none)"
-            raise DataError(f"{error}; {way}") from error
-        except ValueError as error:
-            raise DataError(f"{path}: {error}") from error
+            faults.append(str(error))
+    if faults:
+        count = f" ({len(faults)} of {len(files)} images are damaged)" if len(faults) > 1 else ""
+        way = "--skip-corrupt leaves out damaged files (train and compare: together with --set size=none)"
+        raise DataError(f"{'; '.join(faults[:MAX_NAMED_FAULTS])}{count}; {way}")
     _decoded[files] = size, pixels
     return pixels
+
+
+def framed(path: str, framing: Framing, key: tuple[Word, ...]) -> NDArray[np.uint8]:
+    """The pixels of an image file, resized; a DataError names the file."""
+    image = decode(path)
+    try:
+        return np.asarray(framing.frame(image, key))
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def _is_grey(pixels: NDArray[np.uint8]) -> bool:

@@ -1,9 +1,8 @@
-"""Open a data set by name or path, examples to predict, and write a data set anew with other labels."""
+"""Open a data set by name or path, and examples to predict."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import os
 import shlex
@@ -16,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.columns import Kind, TableEncoder
-from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split, as_split, from_arrays, load_digits, load_npz
+from noiseproof.data.dataset import (
+    Dataset,
+    Examples,
+    ImageFiles,
+    Split,
+    as_split,
+    from_arrays,
+    load_digits,
+    load_npz,
+    npz_arrays,
+)
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
 from noiseproof.data.encoders import IMAGE_EXTENSIONS
 from noiseproof.data.frames import (
@@ -30,7 +39,7 @@ from noiseproof.data.frames import (
     suffix_of,
 )
 from noiseproof.data.images import class_files, load_image_folder
-from noiseproof.data.lists import Line, has_header, is_name, listed_files, load_list, text_lines
+from noiseproof.data.lists import Line, has_header, image_files, load_list, not_empty, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
 from noiseproof.data.table import (
     column_to_embed,
@@ -40,10 +49,8 @@ from noiseproof.data.table import (
     read_images,
     read_rows,
     read_table,
-    relabelled,
 )
-from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import DataError, ReadError, file_and_name, save_arrays, write_whole
+from noiseproof.io.files import DataError, file_and_name
 from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.noise import CleanLabels, load_labels
 
@@ -231,7 +238,7 @@ def _texts_or_images(source: Any, column: str | None, split: str | None, root: s
     if not in_place and np.ndim(source) > 2:
         return np.asarray(source), "image"
     path = Path(str(source)).expanduser()
-    if not in_place or (path.is_file() and suffix_of(path) in TABLE_SUFFIXES and not _lists_images(path)):
+    if not in_place or (path.is_file() and suffix_of(path) in TABLE_SUFFIXES):
         return column_to_embed(source, column)
     if column is not None:
         raise DataError(f"{source}: no table, and column is for tables")
@@ -245,14 +252,6 @@ def _texts_or_images(source: Any, column: str | None, split: str | None, root: s
     if examples.in_memory and examples.kind != "images":
         raise DataError(f"{source}: features, no texts and no images")
     return (examples.inputs if examples.in_memory else examples.paths), "image"
-
-
-def _lists_images(path: Path) -> bool:
-    """Whether a text file lists images, and is no table of one column of texts."""
-    if suffix_of(path) not in TEXT_SUFFIXES or not is_list(path):
-        return False
-    first = sniffed(path).first
-    return any(Path(cell.strip()).suffix.lower() in IMAGE_EXTENSIONS for row in first[:2] for cell in row)
 
 
 def find_table(place: str, said: bool = False) -> tuple[Path, str | None] | None:
@@ -435,41 +434,45 @@ def open_unlabelled(
     """
     if not isinstance(source, str | os.PathLike):
         return _rows(source, classes, features, encoder, label, None)
-    found = _place(source, classes, features, encoder, label, root)
-    if encoder is None or not encoder.reads_images or found.examples.kind == "features":
+    path, column = file_and_name(str(source))
+    suffix = suffix_of(path)
+    images = encoder is not None and encoder.reads_images
+    listed = images and path.is_file() and suffix in TEXT_SUFFIXES and is_list(path)
+    table = suffix in BINARY_SUFFIXES or (suffix in TEXT_SUFFIXES and features is not None and not listed)
+    if column is not None and not table:
+        raise DataError(f"{source}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
+    if path.is_file() and table:
+        return _rows(path, classes, features, encoder, label, column)
+    found = _examples(path, classes) if path.exists() else _named(source, classes, root)
+    if encoder is None or not images or found.examples.kind == "features":
         return found
     inputs = encoder.transform(image_frame(found.examples, str(encoder.image_column)))
     return replace(found, examples=Split(inputs, found.examples.labels, found.names, scaled=True))
 
 
-def _place(
-    source: str | os.PathLike[str],
-    classes: Sequence[str],
-    features: int | None,
-    encoder: TableEncoder | None,
-    label: str | None,
-    root: str | Path | None,
-) -> Unlabelled:
-    """The examples in a file or folder, or of a name."""
-    path, column = file_and_name(str(source))
-    suffix = suffix_of(path)
-    listed = encoder is not None and encoder.reads_images and path.is_file() and suffix in TEXT_SUFFIXES and is_list(path)
-    table = suffix in BINARY_SUFFIXES or (suffix in TEXT_SUFFIXES and features is not None and not listed)
-    if column is not None and not table:
-        raise DataError(f"{source}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
+def _named(name: str | os.PathLike[str], classes: Sequence[str], root: str | Path | None) -> Unlabelled:
+    known = find_name(str(name))
+    if known is None or known.read is None:
+        raise FileNotFoundError(f"{name}: no such file or folder")
+    dataset = open_dataset(name, root)
+    examples = dataset.train if dataset.test is None else dataset.test
+    return Unlabelled(examples, examples.labels if dataset.classes == tuple(classes) else None)
+
+
+def _examples(path: Path, classes: Sequence[str]) -> Unlabelled:
+    """The examples in an .npz file, or images in a folder, a list or a file."""
+    suffix = path.suffix.lower()
     if path.is_dir():
         return _folder(path, classes)
     if not path.is_file():
-        known = find_name(str(source))
-        if known is None or known.read is None:
-            raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'} or folder")
-        named = open_dataset(source, root)
-        examples = named.train if named.test is None else named.test
-        return Unlabelled(examples, examples.labels if named.classes == tuple(classes) else None)
-    if table:
-        return _rows(path, classes, features, encoder, label, column)
+        raise FileNotFoundError(f"{path}: no regular file or folder")
     if suffix == ".npz":
-        return _arrays(path, len(classes))
+        arrays = npz_arrays(path, ("x",), ("y",))
+        x, y = arrays["x"], arrays.get("y")
+        if y is None:
+            return Unlabelled(as_split(x, np.zeros(x.shape[:1] or 1, np.int64), None, f"{path}, x"), None)
+        split = as_split(x, y, len(classes), f"{path}, x and y")
+        return Unlabelled(split, split.labels)
     if suffix in TEXT_SUFFIXES:
         return _list(path, classes)
     if suffix in IMAGE_EXTENSIONS:
@@ -483,30 +486,13 @@ def _rows(
     """The rows of a table; ``said`` names the column of labels, which must then be there."""
     if features is None and (images := read_images(source, said or label)) is not None:
         examples, texts = images
-        known, note = (None, "") if texts is None else _indices(texts, classes)
-        return Unlabelled(examples, known, examples.paths, note)
-    if not features:
+    elif not features:
         what = "images" if features is None else "a number of features that it did not keep"
         raise DataError(f"{source}: a table, and the network was trained on {what}; an .npz file has arrays")
-    found = read_rows(source, features, encoder, label, said)
-    split = Split(found.inputs, np.zeros(len(found.inputs), np.int64), found.names, scaled=encoder is not None)
-    labels, note = (None, "") if found.labels is None else _indices(found.labels, classes)
-    return Unlabelled(split, labels, found.names, note)
-
-
-def _arrays(path: Path, classes: int) -> Unlabelled:
-    try:
-        with NpzFile(path) as archive:
-            if "x" not in archive.names:
-                has = ", ".join(excerpt(name) for name in sorted(archive.names)[:20]) or "none"
-                raise DataError(f"{path}: no array named 'x'; it has {has}")
-            inputs, labels = archive.array("x"), archive.array("y") if "y" in archive.names else None
-    except ReadError as error:
-        raise DataError(f"{path}: not a readable .npz file: {error.fault}") from error
-    if labels is None:
-        return Unlabelled(as_split(inputs, np.zeros(inputs.shape[:1] or 1, np.int64), None, f"{path}, x"), None)
-    split = as_split(inputs, labels, classes, f"{path}, x and y")
-    return Unlabelled(split, split.labels)
+    else:
+        examples, texts = read_rows(source, features, encoder, label, said)
+    labels, note = (None, "") if texts is None else _indices(texts, classes)
+    return Unlabelled(examples, labels, examples.paths, note)
 
 
 def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
@@ -527,17 +513,13 @@ def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
 
 def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
     lines = list(text_lines(path))
-    if not lines:
-        raise DataError(f"{path}: no images listed")
-    column = lines[0][1].lower() in PATH_WORDS
-    if column or (not has_header(lines[0][1]) and (path.parent / lines[0][1]).is_file()):
-        return _unlabelled(listed_files(path, [Line(text, 0, number) for number, text in lines[column:]]))
+    column = bool(lines) and lines[0][1].lower() in PATH_WORDS
+    if not lines or column or (not has_header(lines[0][1]) and (path.parent / lines[0][1]).is_file()):
+        listed = not_empty([Line(text, 0, number) for number, text in lines[column:]], path)
+        return _unlabelled(image_files(path, listed, path.parent, check=True))
     dataset = load_list(path)
-    files = dataset.train
-    if files.in_memory:
-        raise TypeError(f"{path}: image files expected")
-    labels, note = _indices([dataset.classes[k] for k in files.labels], classes)
-    return Unlabelled(files, labels, files.paths, note)
+    labels, note = _indices([dataset.classes[k] for k in dataset.train.labels], classes)
+    return Unlabelled(dataset.train, labels, dataset.train.paths, note)
 
 
 def _unlabelled(files: ImageFiles) -> Unlabelled:
@@ -555,49 +537,6 @@ def _indices(labels: Sequence[str], classes: Sequence[str]) -> tuple[NDArray[np.
     if not strange:
         return None, "the labels are not used: there is not one in every row"
     return None, f"the labels are not used: {excerpt(strange)!r} is no class of the run"
-
-
-def write_cleaned(dataset: Dataset, place: str, labels: NDArray[np.int64], kept: NDArray[np.bool_], folder: Path) -> Path:
-    """Write the training examples that are kept, with these labels, and return the file's path.
-
-    Tables are copied as ``cleaned.csv`` or ``cleaned.parquet``, with all their columns and the rows that were not trained on;
-    image files become a list ``cleaned.csv``, without the test split; other inputs in memory, with their test split,
-    ``cleaned.npz``. ``place`` is what the data set was opened by.
-    """
-    if not kept.any():
-        raise DataError(f"{place}: no example is left")
-    examples = dataset.train
-    if dataset.table is not None:
-        path = file_and_name(place)[0]
-        to = folder / ("cleaned.csv" if suffix_of(path) in TEXT_SUFFIXES else "cleaned.parquet")
-        if to.exists() and to.samefile(path):
-            raise DataError(f"{path}: the data would be written over; choose another folder")
-        table = dataset.table
-        write_whole(to, lambda beside: relabelled(path, table, [dataset.classes[k] for k in labels], kept, beside))
-        return to
-    if not examples.in_memory:
-        files = examples
-        write_whole(folder / "cleaned.csv", lambda beside: _write_list(files, dataset.classes, labels, kept, beside))
-        return folder / "cleaned.csv"
-    arrays = {"x": examples.inputs[kept], "y": labels[kept]}
-    if dataset.test is not None and dataset.test.in_memory:
-        arrays |= {"x_test": dataset.test.inputs, "y_test": dataset.test.labels}
-    write_whole(folder / "cleaned.npz", lambda beside: save_arrays(beside, arrays))
-    return folder / "cleaned.npz"
-
-
-def _write_list(
-    files: ImageFiles, classes: tuple[str, ...], labels: NDArray[np.int64], kept: NDArray[np.bool_], to: Path
-) -> None:
-    # A list of names may have no number among them.
-    words = classes if all(map(is_name, classes)) else tuple(map(str, range(len(classes))))
-    with to.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("path", "label"))
-        for k in np.flatnonzero(kept).tolist():
-            if not (path := os.path.abspath(files.paths[k])).isprintable():
-                raise DataError(f"{path!r}: a list cannot have this path; rename the file")
-            writer.writerow((path, words[labels[k]]))
 
 
 def with_given_labels(dataset: Dataset, labels: str | None) -> Dataset:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +27,6 @@ from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import Frame, PlainEncoder, Series, as_flags, as_text, is_image_column
 from noiseproof.data.frames import (
-    BINARY_SUFFIXES,
-    BLOCK_BYTES,
     LABEL_WORDS,
     PATH_WORDS,
     Labels,
@@ -40,12 +36,10 @@ from noiseproof.data.frames import (
     raw_frame,
     read_frame,
     read_labels,
-    sniffed,
-    suffix_of,
     tidied,
 )
 from noiseproof.data.images import as_pixels
-from noiseproof.io.files import DataError, checksum
+from noiseproof.io.files import DataError, checksum, checksums
 from noiseproof.io.text import did_you_mean, excerpt
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
@@ -97,7 +91,7 @@ def read_table(
         kinds |= {"text": "text"} if texts else {}
         at, frame = _with_labels(frame, label)
         splits = _splits(_with_image_paths(tidied(frame, at), source), at, split_column, test)
-        sources = _checksums(*(one for one in (source, test) if isinstance(one, str | os.PathLike)))
+        sources = checksums([Path(one).expanduser() for one in (source, test) if isinstance(one, str | os.PathLike)])
         called = name or (path.stem.partition(".")[0] if path else "table")
         return _assembled(splits, at, kinds, drop_unlabelled, called, sources, encoder)
     except DataError as error:
@@ -341,13 +335,6 @@ def row_names(frame: Frame, column: str | None) -> tuple[str, ...] | None:
     return tuple(as_text(frame[column]).fillna("").tolist())
 
 
-def _checksums(*files: str | os.PathLike[str]) -> dict[str, str]:
-    """SHA-256 of files by name, or by path where two have one name."""
-    paths = [Path(file).expanduser() for file in files]
-    names = [path.name for path in paths]
-    return {path.name if names.count(path.name) == 1 else str(path): checksum(path) for path in paths}
-
-
 def _digest(*splits: Examples | None) -> str:
     """SHA-256 of the inputs, or of the files' content, and the labels of rows that are in no table file."""
     digest = hashlib.sha256()
@@ -361,22 +348,16 @@ def _digest(*splits: Examples | None) -> str:
     return digest.hexdigest()
 
 
-class NewRows(NamedTuple):
-    """The features ``[N, D]`` of rows, their labels as texts and their names if there are some."""
-
-    inputs: NDArray[np.float32]
-    labels: list[str] | None
-    names: tuple[str, ...] | None
-
-
-def read_rows(source: Any, features: int, encoder: TableEncoder | None, label: str | None, said: str | None) -> NewRows:
-    """The rows of a table for a network of so many features, by the columns of training or else in their order.
+def read_rows(
+    source: Any, features: int, encoder: TableEncoder | None, label: str | None, said: str | None
+) -> tuple[Split, list[str] | None]:
+    """The rows of a table for a network of so many features, by the columns of training or else in their order, and the labels.
 
     ``label`` is the column of labels of training, which may be missing, and ``said`` one that may not.
     """
     where = f"{source}: " if isinstance(source, str | os.PathLike) else ""
     try:
-        known = {} if encoder is None else dict.fromkeys(one.name for one in encoder.encoders)
+        scaled, known = encoder is not None, {} if encoder is None else dict.fromkeys(one.name for one in encoder.encoders)
         raw = frame_for(encoder, source) if encoder is not None and encoder.reads_images else raw_frame(source, list(known))
         others = [name for name in map(str, raw.columns) if name not in known]
         if said is not None and find_label(list(map(str, raw.columns)), said) in known:
@@ -394,7 +375,7 @@ def read_rows(source: Any, features: int, encoder: TableEncoder | None, label: s
                 trained = f"the network was trained on {features} features, with or without labels"
                 raise DataError(f"{len(frame.columns)} columns, and {trained}")
         texts = None if at is None else label_texts(frame[at], at).fillna("").tolist()
-        return NewRows(encoder.transform(frame), texts, row_names(frame, called))
+        return Split(encoder.transform(frame), np.zeros(len(frame), np.int64), row_names(frame, called), scaled), texts
     except DataError as error:
         if not where or str(error).startswith(where[:-2]):
             raise
@@ -406,51 +387,6 @@ def plain_encoder(names: Sequence[str]) -> TableEncoder:
     encoder = TableEncoder([Column(name, "number") for name in names], plain=True)
     encoder.encoders = [PlainEncoder(name, math.nan, 1.0, False) for name in names]
     return encoder
-
-
-def relabelled(path: Path, table: Table, labels: Sequence[str], kept: NDArray[np.bool_], to: Path) -> None:
-    """Copy the file of a table with other labels of its training rows, and without those that are not kept."""
-    if table.positions is None:
-        raise DataError(f"{path}: which rows were trained on is not known")
-    rows = dict(zip(table.positions.tolist(), zip(labels, kept.tolist(), strict=True), strict=True))
-    if suffix_of(path) in BINARY_SUFFIXES:
-        _relabelled_frame(raw_frame(path), table.label, rows, to)
-        return
-    how = sniffed(path)
-    at = how.columns.index(table.label)
-    csv.field_size_limit(max(csv.field_size_limit(), BLOCK_BYTES))
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with (
-        opened(path, "rt", encoding=how.encoding, newline="") as read,
-        to.open("w", encoding="utf-8", newline="") as written,
-    ):
-        writer = csv.writer(written, delimiter=how.separator, lineterminator="\n")
-        lines = (row for row in csv.reader(read, delimiter=how.separator) if row)
-        if how.header:
-            writer.writerow(next(lines))
-        for k, row in enumerate(lines):
-            label, keep = rows.get(k, (None, True))
-            if label is not None and row[at].strip() != label:
-                row[at] = label
-            if keep:
-                writer.writerow(row)
-
-
-def _relabelled_frame(frame: Frame, label: str, rows: Mapping[int, tuple[str, bool]], to: Path) -> None:
-    """Labels keep their type: each class is written as its first label is."""
-    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    own = read_labels(tidied(frame, label)[label], label, drop_missing=True)
-    values = frame[label]
-    first = {own.classes[code]: values.iloc[int(k)] for k, code in zip(*_first_of_each(own), strict=True)}
-    changed = [first[rows[k][0]] if k in rows else value for k, value in enumerate(values)]
-    frame = frame.assign(**{label: type(values)(changed, index=frame.index, dtype=values.dtype)})
-    frame[[rows.get(k, ("", True))[1] for k in range(len(frame))]].to_parquet(to, index=False)
-
-
-def _first_of_each(labels: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The position in the table of the first row of each class, and the class."""
-    codes, first = np.unique(labels.codes, return_index=True)
-    return np.flatnonzero(labels.labelled)[first], codes
 
 
 def listed(names: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -25,7 +25,7 @@ class BusyError(ValueError):
     """Another process is at work in a folder."""
 
 
-class ReadError(ValueError):
+class ReadError(DataError):
     """A file cannot be read: the message names it, and ``fault`` is what follows its name."""
 
     def __init__(self, path: str | Path, fault: str) -> None:
@@ -176,6 +176,12 @@ def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
         if place.is_file():
             return place
     raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}; {way}")
+
+
+def checksums(paths: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of files by name, or by path where two files have one name."""
+    names = [path.name for path in paths]
+    return {path.name if names.count(path.name) == 1 else str(path): checksum(path) for path in paths}
 
 
 def checksum(path: Path, algorithm: str = "sha256") -> str:

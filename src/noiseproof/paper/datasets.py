@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from noiseproof.data.augment import Augment, Normalize, Output, evaluation
 from noiseproof.data.dataset import Dataset, ImageFiles, Split
 from noiseproof.data.images import class_files
-from noiseproof.data.lists import Line, checksums, image_files, not_empty, read_numbered, text_lines
+from noiseproof.data.lists import Line, by_number, image_files, last_field, not_empty, text_lines
 from noiseproof.data.operations import HorizontalFlip, RandomCrop, Size
 from noiseproof.data.registry import Pipeline, Progress
 from noiseproof.data.resizing import Resize
-from noiseproof.io.files import DataError, checksum, locked
+from noiseproof.io.files import DataError, checksum, checksums, locked
 from noiseproof.io.text import excerpt
 from noiseproof.paper.pickles import read_pickle
 from noiseproof.paper.rotation import Rotation
@@ -156,7 +156,7 @@ def load_clothing1m(
     for keys in (train, test):
         values = notes / f"{keys.split('_')[0]}_label_kv.txt"
         if values not in labels:
-            labels[values] = {line.path: line.label for line in read_numbered(values, len(names))}
+            labels[values] = {line.path: line.label for line in _read_numbered(values, len(names))}
         listed = notes / f"{keys}_key_list.txt"
         lines = _read_keys(listed, labels[values], values)
         lines = [line._replace(path=line.path.removeprefix(prefix)) for line in lines]
@@ -237,7 +237,12 @@ def _as_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
-def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line]:
+def _read_numbered(path: Path, classes: int) -> list[Line[int]]:
+    """The lines "path label" of a list without a header, with labels below ``classes``."""
+    return by_number(path, [last_field(path, number, text) for number, text in text_lines(path)], classes)
+
+
+def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line[int]]:
     """A list of paths, with their labels from a second file."""
     found = []
     for number, key in text_lines(path):
@@ -247,9 +252,9 @@ def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line]:
     return not_empty(found, path)
 
 
-def _read_first(path: Path, classes: int) -> list[Line]:
+def _read_first(path: Path, classes: int) -> list[Line[int]]:
     """The lines of a list of ImageNet's classes whose label is below ``classes``."""
-    kept = [line for line in read_numbered(path, 1000) if line.label < classes]
+    kept = [line for line in _read_numbered(path, 1000) if line.label < classes]
     return not_empty(kept, path, f" of the first {classes} classes")
 
 
