@@ -5,7 +5,7 @@ Nor are the modules that import a whole framework, which would take seconds each
 
 import importlib.util
 
-collect_ignore = [f"src/noiseproof/integrations/{name}.py" for name in ("fastai", "keras", "lightning", "skorch")]
+collect_ignore = [f"src/noiseproof/integrations/{name}.py" for name in ("fastai", "skorch")]
 if importlib.util.find_spec("triton") is None:
     collect_ignore += ["src/noiseproof/train/fast", "src/noiseproof/kernels", "tests/helpers/compiled_kernels.py"]
     collect_ignore += ["tests/helpers/compiled_ahead.py", "tests/helpers/no_device.py"]

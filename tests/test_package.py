@@ -87,11 +87,11 @@ def test_what_is_imported_is_declared():
     """Not left to come through another package, which may stop needing it.
 
     Exceptions: Triton, which is torch's own; fastai, whose dependency on torchvision is not wanted, so that 'make integrations'
-    installs it by itself; pytorch_lightning, the other name of Lightning, of which a user has one.
+    installs it by itself.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
-    names = {re.match(r"[\w-]+", text).group() for text in declared} | {"triton", "fastai", "pytorch_lightning"}
+    names = {re.match(r"[\w-]+", text).group() for text in declared} | {"triton", "fastai"}
     imported = set()
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

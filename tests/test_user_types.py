@@ -8,15 +8,11 @@ from mypy import api
 ROOT = Path(__file__).resolve().parent.parent
 
 USE = """
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 import noiseproof
-from noiseproof.integrations.folds import join_folds, write_fold
-from noiseproof.integrations.log_probabilities import label_loss
 from noiseproof.integrations.transformers import TrainerLoss
 from noiseproof.sklearn import NoiseRobustClassifier
 
@@ -35,9 +31,6 @@ value: Tensor = noiseproof.functional.jal_ce(torch.zeros(2, 3), torch.zeros(2, d
 noisy = noiseproof.noise.symmetric(10, 0.8).apply(np.zeros(5, dtype=np.int64), seed=0)
 rate: float = noiseproof.audit_probabilities(np.eye(3), [0, 1, 2]).rate
 hugging_face = TrainerLoss(named, noiseproof.L1(nn.Linear(2, 2), 5e-5))
-token: Tensor = label_loss(noiseproof.GCE(q=0.7), torch.zeros(3), torch.zeros(3, dtype=torch.long))
-write_fold(Path("fold.npz"), np.eye(3), [0, 1, 2])
-joined = join_folds(["fold.npz"], "all.npz")
 classes = NoiseRobustClassifier("jal-ce", epochs=3).fit(np.eye(3), [0, 1, 2]).predict(np.eye(3))
 run = noiseproof.load("runs/NAME")
 """

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import noiseproof
 from noiseproof.cli import app
-from noiseproof.integrations.log_probabilities import label_losses
 
 PAGE = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -46,61 +45,6 @@ def test_hugging_face(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
     names = run("Hugging Face's Trainer", tmp_path, monkeypatch)
     assert names["trainer"].state.global_step == 2
-
-
-def tiny_language_model():
-    transformers, datasets = pytest.importorskip("transformers"), pytest.importorskip("datasets")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = {word: number for number, word in enumerate(["<pad>", "<eos>", "<unk>", *"abcdefghij"])}
-    tokens = Tokenizer(models.WordLevel(words, "<unk>"))
-    tokens.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokens, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-    )
-    config = transformers.GPT2Config(
-        n_embd=16, n_layer=1, n_head=2, vocab_size=13, n_positions=16, bos_token_id=1, eos_token_id=1
-    )
-    config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
-    torch.manual_seed(0)
-    texts = datasets.Dataset.from_dict({"text": [" ".join("abcdefghij"[k % 10 :][: 2 + k % 5]) for k in range(16)]})
-    return {"model": transformers.GPT2LMHeadModel(config), "texts": texts, "tokenizer": tokenizer}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_trl(tmp_path, monkeypatch):
-    """Also that its step is that of the logits, however it is divided, with L1."""
-    trl = pytest.importorskip("trl")
-    from noiseproof.integrations.transformers import TrainerLoss
-
-    def arguments(batch, steps):
-        options = {"report_to": "none", "save_strategy": "no", "logging_steps": 1, "use_cpu": True, "bf16": False}
-        divided = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": steps, "max_steps": 1}
-        return trl.SFTConfig("out", **options, **divided, gradient_checkpointing=False, max_grad_norm=1e9, disable_tqdm=True)
-
-    def first_step(trainer):
-        trainer.train()
-        return [trainer.state.log_history[0][name] for name in ("loss", "grad_norm")]
-
-    names = run("TRL", tmp_path, monkeypatch, {**tiny_language_model(), "arguments": arguments(4, 4)})
-    assert names["trainer"].state.global_step == 1
-    found = []
-    for cls, divided in ((names["RobustSFTTrainer"], (16, 1)), (names["RobustSFTTrainer"], (4, 4)), (trl.SFTTrainer, (4, 4))):
-        tiny = tiny_language_model()
-        loss = names["robust"] = TrainerLoss(noiseproof.GCE(q=0.7), noiseproof.L1(tiny["model"], 1e-2))
-        own = {"compute_loss_func": loss} if cls is trl.SFTTrainer else {}
-        given = {"args": arguments(*divided), "train_dataset": tiny["texts"], "processing_class": tiny["tokenizer"], **own}
-        found.append(first_step(cls(tiny["model"], **given)))
-    assert found[1] == pytest.approx(found[0], rel=1e-5)
-    assert found[2] == pytest.approx(found[0], rel=1e-5)
-
-
-def test_the_page_names_the_losses_of_the_labels_probability():
-    said = re.search(r"That is enough for (.*?) \(`label_losses", PAGE, re.DOTALL).group(1)
-    words = {"its truncated form": "truncated-gce", "the logit bias": "logit-bias"}
-    names = [word.strip() for word in re.split(r",|\band\b", said.replace("\n", " ")) if word.strip()]
-    assert [words.get(name, name.lower()) for name in names] == label_losses()
 
 
 @pytest.mark.slow
@@ -139,15 +83,6 @@ def test_fastai(tmp_path, monkeypatch):
     from fastai.learner import load_learner
 
     assert load_learner(tmp_path / "learner.pkl").loss_func.func.a == 30.0
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_keras(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "torch")
-    pytest.importorskip("keras")
-    names = run("Keras 3 on torch", tmp_path, monkeypatch)
-    assert names["model"].loss.criterion.a == 30.0
 
 
 class Task(nn.Module):

@@ -135,23 +135,6 @@ torch.distributed.destroy_process_group()
     torch.testing.assert_close(weights_2, weights, rtol=0, atol=1e-6)
 
 
-def test_a_fused_head_gives_the_loss_of_the_logits():
-    model, rows = model_for("causal"), sentences(6, "causal")
-    ids, labels = (torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels"))
-    criterion, decay = noiseproof.GCE(q=0.7), noiseproof.L1(model, 1e-3)
-    found = []
-    for fused in (False, True):
-        outputs = model(input_ids=ids)
-        if fused:
-            log_p = torch.log_softmax(outputs.logits[:, :-1], 2).gather(2, labels[:, 1:, None].clamp_min(0))[..., 0]
-            outputs = {"log_probs": log_p.masked_fill(labels[:, 1:] == -100, 0.0)}
-        loss = TrainerLoss(criterion, decay)(outputs, labels, 100)
-        found.append((loss, *torch.autograd.grad(loss, list(model.parameters()))))
-    torch.testing.assert_close(found[1], found[0])
-    with pytest.raises(TypeError, match="JALCE needs sums over all classes"):
-        TrainerLoss(noiseproof.JALCE())({"log_probs": log_p}, labels)
-
-
 def test_cross_entropy_gives_what_the_model_itself_computes(tmp_path):
     for kind in ("token", "causal"):
         model = model_for(kind)

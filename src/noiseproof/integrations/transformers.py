@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.integrations.log_probabilities import label_loss
-from noiseproof.losses import RobustLoss
 from noiseproof.regularisation import L1
 
 __all__ = ["TrainerLoss"]
@@ -33,9 +31,6 @@ class TrainerLoss:
 
     ``Trainer(model, ..., compute_loss_func=loss)`` is all: with gradient accumulation, and in several processes, the step has
     the loss and the gradient of one large batch.
-
-    TRL's fused head gives log-probabilities of the labels and no logits. Losses of the label's probability alone take those
-    (``noiseproof.integrations.log_probabilities`` says which), others refuse them.
 
     Args:
         criterion: a loss of this package, or one of torch with ``reduction`` and ``ignore_index``; the latter must be -100, as
@@ -62,64 +57,43 @@ class TrainerLoss:
             raise ValueError("the batch has no 'labels'; name the column so, or see the Trainer's label_names")
         if not isinstance(labels, Tensor):
             raise TypeError(f"labels must be a tensor, got {type(labels).__name__}; the data collator makes tensors of lists")
-        items: Tensor | float | None = num_items_in_batch
-        if isinstance(items, Tensor):
-            items = items.sum()  # under DataParallel the number of the whole batch stands there once for each device
-        if isinstance(fused := _named(outputs, "log_probs"), Tensor):
-            total, rows = self._from_fused(fused, labels)
+        logits, labels = self._rows(outputs, labels)
+        classes = logits.shape[-1]
+        soft = labels.is_floating_point()
+        rows = labels.new_tensor(labels.numel() // classes) if soft else labels.ne(IGNORE_INDEX).sum()
+        target = labels.reshape(-1, classes) if soft else labels.reshape(-1)
+        total = self.criterion.to(logits.device)(logits.reshape(-1, classes), target.to(logits.device))
+        if num_items_in_batch is None:
+            items: Tensor | float = rows
         else:
-            total, rows, counted = self._from_logits(outputs, labels)
-            items = None if items is None else items / counted
-        items = rows if items is None else items
-        share = rows / items  # of the step that this batch is
+            count = num_items_in_batch
+            if isinstance(count, Tensor):
+                count = count.sum()  # under DataParallel the number of the whole batch stands there once for each device
+            items = count / (classes if soft else 1)  # the Trainer counts every number of soft labels
         loss: Tensor = total / items
         if self.decay is not None and torch.is_grad_enabled():
-            loss = loss + share * self.decay()
+            loss = loss + rows / items * self.decay()  # the share of the step that this batch is
         return loss
 
-    def _from_logits(self, outputs: Any, labels: Tensor) -> tuple[Tensor, Tensor, int]:
-        """The sum of the losses, the number of rows, and how often the Trainer counted each."""
-        logits = self._logits(outputs)
-        classes = logits.shape[-1]
-        if self._shifts(outputs):
-            if logits.ndim < 3:
-                raise ValueError(f"shift needs logits [N, T, K], a position after the other, got {list(logits.shape)}")
-            logits, labels = logits[..., :-1, :], labels[..., 1:]
-        if labels.is_floating_point():
-            _check_shape(logits, labels, "probabilities of the classes", logits.shape)
-            rows, target, counted = labels.new_tensor(labels.numel() // classes), labels.reshape(-1, classes), classes
-        else:
-            _check_shape(logits, labels, "labels", logits.shape[:-1])
-            rows, target, counted = labels.ne(IGNORE_INDEX).sum(), labels.reshape(-1), 1
-        total = self.criterion.to(logits.device)(logits.reshape(-1, classes), target.to(logits.device))
-        return total, rows, counted
-
-    def _from_fused(self, log_probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the losses, and the number of rows. A head that shifts gives a position less than there are labels."""
-        if not isinstance(self.criterion, RobustLoss):
-            raise TypeError(f"a fused head gives log-probabilities, which {type(self.criterion).__name__} does not take")
-        if labels.shape[-1] == log_probabilities.shape[-1] + 1:
-            labels = labels[..., 1:]
-        labels = labels.to(log_probabilities.device)
-        return label_loss(self.criterion.to(labels.device), log_probabilities, labels), labels.ne(IGNORE_INDEX).sum()
-
-    def _logits(self, outputs: Any) -> Tensor:
+    def _rows(self, outputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits and the labels that belong together, shifted if they are for the next position."""
         if hasattr(outputs, "get"):
-            logits = _named(outputs, "logits")
+            logits = outputs.get("logits")
         else:
             logits = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
         if not isinstance(logits, Tensor):
             raise ValueError("the model's output has no logits; a loss on hidden states is another thing")
-        return logits
+        if self._shifts(outputs):
+            if logits.ndim < 3:
+                raise ValueError(f"shift needs logits [N, T, K], a position after the other, got {list(logits.shape)}")
+            logits, labels = logits[..., :-1, :], labels[..., 1:]
+        soft = labels.is_floating_point()
+        what, shape = ("probabilities of the classes", logits.shape) if soft else ("labels", logits.shape[:-1])
+        if labels.shape != shape:
+            raise ValueError(
+                f"{what} must have the shape {list(shape)} for logits {list(logits.shape)}, got {list(labels.shape)}"
+            )
+        return logits, labels
 
     def _shifts(self, outputs: Any) -> bool:
         return "CausalLM" in type(outputs).__name__ if self.shift is None else self.shift
-
-
-def _named(outputs: Any, name: str) -> Any:
-    return outputs.get(name) if hasattr(outputs, "get") else None
-
-
-def _check_shape(logits: Tensor, labels: Tensor, what: str, shape: torch.Size) -> None:
-    if labels.shape != shape:
-        raise ValueError(f"{what} must have the shape {list(shape)} for logits {list(logits.shape)}, got {list(labels.shape)}")
