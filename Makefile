@@ -16,15 +16,12 @@ test: $(READY)
 slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m slow
 
-# Other people's frameworks, 450 MB of them. fastai's vision part needs torchvision, which does not install beside every torch; its
-# Learner and losses do not, so it is installed without what it depends on.
+# Other people's frameworks, 450 MB of them.
 integrations: .venv/.integrations
 	$(BIN)/pytest -q tests/integrations tests/test_examples.py
 
 .venv/.integrations: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev,integrations]"
-	$(BIN)/pip install --quiet --constraint constraints.txt fastcore fastdownload fastprogress fasttransform plum-dispatch
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps fastai
 	@touch $@
 
 # The tests with the oldest torch that pyproject.toml allows, in an environment of its own (gigabytes, if it is a CUDA build).

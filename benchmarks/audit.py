@@ -48,10 +48,9 @@ from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import NoisyLabels
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe
 from noiseproof.train.engine import fast_path_suits, precision_of
-from noiseproof.train.executors import run_in_threads
+from noiseproof.train.executors import concurrent_runs, run_in_threads
 from noiseproof.train.record import environment
 from noiseproof.train.run import start_run
-from noiseproof.train.run_list import concurrent_runs
 
 AUDITS = {"audit": False, "quick": True}
 WAYS = (*AUDITS, "cleanlab", "cleanlab stopped")

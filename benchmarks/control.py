@@ -20,11 +20,11 @@ from noiseproof.io.console import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
 from noiseproof.paper.plan import H200_EPOCH_SECONDS, RunCosts
 from noiseproof.paper.reproduction import RecordsFile
+from noiseproof.paper.run_list import ENDED, RunListOutcome, plan_runs
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
-from noiseproof.train.executors import LocalExecutor, RunList
+from noiseproof.train.executors import AnyOutcome, LocalExecutor, RunList
 from noiseproof.train.plan import device_named
-from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun, plan_runs
 
 L1, L2 = 5e-5, 1e-4
 LOSSES = ("jal-ce", "ce", "nce+rce", "nce+mae", "anl-ce", "nce+agce", "gce")
@@ -100,21 +100,27 @@ class Runner:
         keeper = RecordsFile(given.records, self.store)
         keeper.add_folders(run.stored.folder for run in planned if run.stored and run.status in ENDED)
 
-        def ended(run: PlannedRun[Recipe], outcome: AnyOutcome) -> None:
+        by_recipe = {id(run.recipe): run for run in todo}
+
+        def ended(recipe: Recipe, outcome: AnyOutcome) -> None:
             try:
-                keeper.add_outcome(run.recipe, outcome)
+                keeper.add_outcome(recipe, outcome)
             except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
                 print(f"not added to the records: {error}", flush=True)
             result = str(outcome)
             if isinstance(outcome, Outcome):
                 speeds.add(outcome.record.as_dict(), just_now=True)
                 result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
-            print(f"{name(run.recipe)} seed {run.recipe.seed}: {result}", flush=True)
+            print(f"{name(recipe)} seed {recipe.seed}: {result}", flush=True)
 
-        runs = RunList(todo, self.store, given.data, minutes=given.minutes, seconds=speeds.until_end, on_outcome=ended)
+        def seconds(recipe: Recipe, width: int) -> float | None:
+            return speeds.until_end(by_recipe[id(recipe)], width)
+
+        recipes = [run.recipe for run in todo]
+        runs = RunList(recipes, self.store, given.data, minutes=given.minutes, seconds=seconds, on_outcome=ended)
         with sigterm_as_ctrl_c() as stopped:
             try:
-                outcomes = executor.run(runs)
+                outcomes = RunListOutcome(todo, executor.run(runs))
             except KeyboardInterrupt:
                 print("stopped; the same command resumes it", flush=True)
                 os._exit(stopped.status)  # a thread that compiles cannot be interrupted

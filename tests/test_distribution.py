@@ -59,7 +59,7 @@ def test_the_wheel_says_what_it_needs(wheel):
         scripts = file.read(f"noiseproof-{noiseproof.__version__}.dist-info/entry_points.txt").decode()
     needed = [re.match(r"[\w-]+", one).group() for one in said.get_all("Requires-Dist") if "extra ==" not in one]
     assert sorted(needed) == ["numpy", "torch"]
-    assert set(said.get_all("Provides-Extra")) >= {"lab", "track", "cluster", "docs", "dev"}
+    assert set(said.get_all("Provides-Extra")) >= {"lab", "cluster", "docs", "dev"}
     assert said["Requires-Python"] == ">=3.11"
     versions = {one.rpartition(" ")[2] for one in said.get_all("Classifier") if "Python :: 3." in one}
     assert versions == {"3.11", "3.12", "3.13", "3.14"}

@@ -86,12 +86,11 @@ sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *{asked}
 def test_what_is_imported_is_declared():
     """Not left to come through another package, which may stop needing it.
 
-    Exceptions: Triton, which is torch's own; fastai, whose dependency on torchvision is not wanted, so that 'make integrations'
-    installs it by itself.
+    Exception: Triton, which is torch's own.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
-    names = {re.match(r"[\w-]+", text).group() for text in declared} | {"triton", "fastai"}
+    names = {re.match(r"[\w-]+", text).group() for text in declared} | {"triton"}
     imported = set()
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -146,7 +145,7 @@ def test_a_hint_for_a_missing_extra_names_what_exists(tmp_path, monkeypatch):
     named = {
         name for text in texts.values() for found in re.findall(r"pip install '\.\[(.+?)\]'", text) for name in found.split(",")
     }
-    assert {"lab", "track", "cluster", "text", "vision"} == named
+    assert {"lab", "cluster", "text", "vision"} == named
     assert named <= set(extras)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     shown = CliRunner().invoke(app, ["noise", "show", "symmetric:0.3", "--png", str(tmp_path / "T.png")])

@@ -19,7 +19,7 @@ from noiseproof.sklearn import NoiseRobustClassifier
 
 def step(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     criterion = noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0, ignore_index=255)
-    decay = noiseproof.L1(model, 5e-5, exclude="*.bias")
+    decay = noiseproof.L1(model, 5e-5)
     loss: Tensor = criterion(model(inputs), labels) + decay()
     return loss
 

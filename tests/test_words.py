@@ -68,11 +68,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/results.md", r"Primitives?|primitives?"): "records that were written under the old name",
     ("src/noiseproof/train/recipe.py", r"one_scale"): "a field of older records",
     ("src/noiseproof/train/recipe.py", r"test_share|test-share"): "a field of older records",
-    ("src/noiseproof/cli/train.py", r"test_share|test-share"): "the former name of --test-size, which still works",
-    ("docs/command_line.md", r"test_share|test-share"): "the former name of --test-size, which still works",
     ("src/noiseproof/core/row_sums.py", r"rooms?"): "names of before, which still work",
     (STATISTICS, r"rooms?"): "names of before, which still work",
-    ("src/noiseproof/train/loop.py", r"Observer|observers?"): "the former name of an argument, which still works",
     ("src/noiseproof/train/preprocessing.py", r"Squash|Cover|RandomPart"): "names in older records",
 }
 """Files that may have a word, and why: a reader of records that were written under the old name, or an option's alias"""

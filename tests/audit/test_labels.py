@@ -169,29 +169,10 @@ def test_without_a_gpu_images_are_learnt_by_a_small_network_which_is_said(tmp_pa
     plan, recipe = plan_cross_validation(files, ("0", "1"), **options)
     assert (recipe.model, recipe.optimiser, recipe.size) == ("cnn5", "adam", (32, 32))
     assert plan.task.train.inputs.shape == (60, 32, 32, 3), "they are read once"
-    options["options"] = RunOptions(torch.device("cpu"), skip_corrupt=True)
-    plan, recipe = plan_cross_validation(files, ("0", "1"), **options)
-    assert (recipe.model, recipe.size, plan.task.train.in_memory) == ("cnn5", None, False)
     assert plan_cross_validation(files, ("0", "1"), model="resnet18", **options)[1].model == "resnet18"
     options["options"] = RunOptions(torch.device("cuda"))
     assert plan_cross_validation(Split(pixels, given), ("0", "1"), **options)[1].model == "resnet18"
     assert plan_cross_validation(files, ("0", "1"), **options)[1].model == "resnet50"
-
-
-@pytest.mark.parametrize("sizes", [1, 2])
-def test_damaged_image_files_are_left_out_on_request_and_said(tmp_path, own_model, sizes):
-    pixels, true = pictures(24)
-    paths = [str(tmp_path / f"{k}.png") for k in range(24)]
-    for k, path in enumerate(paths):
-        Image.fromarray(pixels[k, : 9 + k % sizes]).save(path)  # of one size they would be read into memory
-    (tmp_path / "5.png").write_bytes((tmp_path / "5.png").read_bytes()[:-30])  # its header still says the size
-    files = ImageFiles(tuple(paths), true)
-    options = {"model": own_model, "epochs": 2, "folds": 2, "device": "cpu", "workers": 0}
-    found = audit_labels(files, skip_corrupt=True, **options)
-    assert np.isfinite(found.posterior).all()
-    assert any("1 images could not be read: nothing is known of their labels" in text for text in found.warnings)
-    with pytest.raises(ValueError, match=r"5\.png"):
-        audit_labels(files, **options)
 
 
 @pytest.mark.parametrize(

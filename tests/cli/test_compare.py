@@ -1,7 +1,5 @@
 """``noiseproof compare``, as a person types it and sees it."""
 
-import csv
-import io
 import json
 import multiprocessing
 import os
@@ -44,7 +42,7 @@ def features(name="mine.npz", scale=1.0):
 
 
 def test_a_seed_has_the_same_labels_and_budget_for_all_losses_and_only_these_differ():
-    result = run("ce,gce(q=0.5),jal-ce", *SHORT, "--seeds", "2", "--decay", "none,l1:5e-5")
+    result = run("ce,gce(q=0.5),jal-ce", *SHORT, "--seeds", "2", "--regularisation", "none,l1:5e-5")
     assert result.exit_code == 0, result.output
     assert "3 losses x 2 regularisations x 2 seeds: 12 runs" in result.output
     found = records()
@@ -124,16 +122,8 @@ def test_the_formats_have_the_same_numbers_and_only_them_on_stdout():
 
     facts = json.loads(answer("json"))
     assert facts["setting"]["epochs"] == 2
-    rows = list(csv.DictReader(io.StringIO(answer("csv"))))
-    assert [(row["loss"], float(row["mean"])) for row in rows] == [(row["loss"], row["mean"]) for row in facts["losses"]]
     assert f"| {facts['losses'][0]['loss']} | none | {facts['losses'][0]['mean']:.2f} |" in answer("markdown")
     assert np.mean(list(facts["losses"][1]["accuracies"].values())) == pytest.approx(facts["losses"][1]["mean"])
-
-
-def test_a_picture_is_drawn():
-    result = run("ce,gce", *SHORT, "--seeds", "3", "--png", "all.png")
-    assert Path("all.png").read_bytes().startswith(b"\x89PNG")
-    assert result.output.endswith("picture in all.png\n")
 
 
 def test_options_are_parsed_at_the_commas_outside_brackets():
@@ -155,14 +145,16 @@ def test_options_are_parsed_at_the_commas_outside_brackets():
         (("ce,jal-ce(aa=20)", *SHORT), "JALCE has no option 'aa'; it takes alpha, beta, a"),
         (("ce,gce(q=3)", *SHORT), "q must be in (0, 1], got 3"),
         (("ce,CE", *SHORT), "ce with regularisation none is there twice"),
-        (("ce,gce", *SHORT, "--decay", "l3:1"), "a regularisation is l1:5e-5, l2:1e-4 or none, got 'l3:1'"),
-        (("ce,gce", *SHORT, "--decay", "l1:x"), "a regularisation is l1:5e-5, l2:1e-4 or none, got 'l1:x'"),
-        (("ce,gce", *SHORT, "--decay", "none", "--set", "l1=1"), "the regularisation is given twice, as a list and as l1"),
+        (("ce,gce", *SHORT, "--regularisation", "l3:1"), "a regularisation is l1:5e-5, l2:1e-4 or none, got 'l3:1'"),
+        (("ce,gce", *SHORT, "--regularisation", "l1:x"), "a regularisation is l1:5e-5, l2:1e-4 or none, got 'l1:x'"),
+        (
+            ("ce,gce", *SHORT, "--regularisation", "none", "--set", "l1=1"),
+            "the regularisation is given twice, as a list and as l1",
+        ),
         (("ce,gce", *SHORT, "--set", "loss.q=0.5"), "write a loss's options with its name: 'jal-ce(q=20)'"),
         (("ce,gce",), "--data PLACE for data of your own, or --dataset digits"),
         (("ce,gce", "--dataset", "digit"), "did you mean 'digits/ce'?"),
-        (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, latex, json, csv, got 'xml'"),
-        (("ce,gce", *SHORT, "--png", "gone/x.png"), "gone: no such folder for --png"),
+        (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, latex, json, got 'xml'"),
         (("ce,gce", *SHORT, "--test-noise", "0.4"), "--test-noise is for labels as given; with --noise or --labels, here"),
         (("jal-ce(a=auto)", "--dataset", "digits"), "the recipe puts no noise on the labels"),
         (("ce,gjs", *SHORT), "gjs is called on predictions, not on logits: train it in a loop of your own"),
@@ -235,7 +227,7 @@ def test_runs_in_several_processes_give_the_same_comparison():
 
 
 @pytest.mark.slow
-def test_a_killed_process_fails_its_run_and_the_others_go_on():
+def test_a_killed_process_is_told_and_the_same_command_goes_on():
     """Of two processes one is killed while they train, as the system does when memory runs out."""
 
     def kill_one():
@@ -249,15 +241,15 @@ def test_a_killed_process_fails_its_run_and_the_others_go_on():
     result = run("ce,gce", *SHORT[:-1], "2", "--seeds", "1", "--set", "epochs=300")
     killer.join()
     assert result.exit_code == 2
-    assert re.search(r"[12]/2 .*, seed 123: its process was ended by SIGKILL, as the system does when memory", result.output)
-    assert re.search(r"[12]/2 .*, seed 123: \d+\.\d+ %", result.output)
-    assert "error: 1 run failed, which the same command tries again; the first: " in result.output
+    assert re.search(r"[12]/2 .*, seed 123: A worker process .* was unexpectedly terminated", result.output)
+    assert "which the same command tries again; the first: " in result.output
+    assert run("ce,gce", *SHORT[:-1], "2", "--seeds", "1", "--set", "epochs=300").exit_code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_with_checkpoints_and_a_sentence(jobs, number, status):
+def test_a_signal_ends_it_with_a_sentence(jobs, number, status):
     short = [word for word in SHORT if word not in ("--jobs", "1")]
     words = [
         sys.executable,
@@ -290,5 +282,3 @@ def test_a_signal_ends_it_with_checkpoints_and_a_sentence(jobs, number, status):
         process.kill()
     assert process.returncode == status, errors
     assert errors == "stopped; the same command goes on, and does not repeat finished runs\n"
-    begun = [path.parent for path in Path("runs").glob("*/record.json")]
-    assert all((folder / "checkpoint.safetensors").is_file() for folder in begun)

@@ -336,8 +336,7 @@ def test_stopping_says_how_to_go_on(monkeypatch):
     assert "stopped; the same command goes on from the last checkpoint in runs/digits_ce" in result.stderr
 
 
-@pytest.mark.parametrize("timed_out", [True, False])
-def test_a_process_that_is_lost_is_one_line(monkeypatch, timed_out):
+def test_a_process_that_is_lost_is_one_line(monkeypatch):
     asked = []
 
     @contextmanager
@@ -346,17 +345,15 @@ def test_a_process_that_is_lost_is_one_line(monkeypatch, timed_out):
         yield SINGLE, device
 
     def lost(*words, **more):
-        raise LostProcessError("another of the 2 processes does not answer", timed_out)
+        raise LostProcessError("another of the 2 processes does not answer")
 
     monkeypatch.setattr("noiseproof.train.distributed.process_group", group)
     monkeypatch.setattr("noiseproof.train.train", lost)
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "FIRST_SPEAKS", 0.0)  # the package's own name is the function
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     result = run("digits/ce", *SHORT, "--timeout", "7", "--quiet")
     assert result.exit_code == 2
-    who = "" if timed_out else "process 0: "
-    assert result.stderr == f"error: {who}another of the 2 processes does not answer\n"
+    assert result.stderr == "error: another of the 2 processes does not answer\n"
     assert asked == [7.0]
 
 
@@ -434,31 +431,11 @@ def test_an_error_inside_ones_own_model_keeps_its_trace(monkeypatch):
     assert str(result.exception) == "my mistake"
 
 
-def test_tensorboard_events_can_be_read_back():
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    folder = json.loads(run("digits/ce", "--noise", "symmetric:0.2", *SHORT, "--tensorboard", "--json").stdout)["folder"]
-    events = EventAccumulator(folder).Reload()
-    record = Record.read(Path(folder))
-    assert set(events.Tags()["scalars"]) == {"loss", "lr", "accuracy/given", "accuracy/clean", "accuracy/test"}
-    for name, field in (("loss", "loss"), ("accuracy/test", "test_accuracy"), ("lr", "lr")):
-        found = [(event.step, event.value) for event in events.Scalars(name)]
-        assert found == [(epoch.epoch, pytest.approx(getattr(epoch, field))) for epoch in record.epochs]
-
-
-def test_without_tensorboard_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    result = run("digits/ce", *SHORT, "--tensorboard")
-    assert result.exit_code == 2
-    assert "pip install '.[track]' in noiseproof's repository" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("number", "status"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
 )
 def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_goes_on(tmp_path, monkeypatch, number, status):
-    """A checkpoint is not due for a minute."""
-    words = ["train", "digits/jal-ce", "--set", "epochs=3000", "--set", "model.hidden=[16]"]
+    words = ["train", "digits/jal-ce", "--set", "epochs=3000", "--set", "model.hidden=[16]", "--checkpoint-every", "0"]
     process = subprocess.Popen(
         [sys.executable, "-m", "noiseproof", *words],
         stdout=subprocess.PIPE,
@@ -475,7 +452,7 @@ def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_
     assert re.fullmatch(r"stopped; the same command goes on from the last checkpoint in runs/digits_jal-ce\S+\n", stderr)
     (folder,) = Path("runs").iterdir()
     done = len(read_checkpoint(folder)[1]["epochs"])
-    assert 5 <= done == len(Record.read(folder).epochs)
+    assert 5 <= done <= len(Record.read(folder).epochs)
 
     def stop(self, record, epochs_done):
         assert epochs_done == done

@@ -1,4 +1,4 @@
-"""How a run in progress is shown: lines, a bar, TensorBoard's events."""
+"""How a run in progress is shown: lines and a bar."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from rich.console import Console
 
 from noiseproof.cli.train_view import RunDisplay
 from noiseproof.io.console import LINE_SECONDS
-from noiseproof.train import Epoch, Recipe, Record, TensorBoard
+from noiseproof.train import Epoch, Recipe, Record
 
 
 def record(epochs=3, examples=1000):
@@ -23,13 +23,11 @@ def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):
     for done in range(10, 1010, 10):
         clock[0] += 0.5
         lines.on_batch_end(0, done, 1000)
-    lines.on_evaluation_begin(0)
     lines.on_epoch_end(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
     legend, *printed = capsys.readouterr().out.splitlines()
     assert legend.startswith("loss: mean over the epoch's steps; given: ")
     assert printed[0] == "epoch 1/3  200 of 1000  20 examples/s  2:20 left"
-    assert len(printed) == 50 / LINE_SECONDS + 2
-    assert printed[-2] == "epoch 1/3  evaluating"
+    assert len(printed) == 50 / LINE_SECONDS + 1
     assert printed[-1] == "epoch 1/3  loss 1.5000  given 50.00 %  test 25.00 %  20 examples/s  1:40 left"
 
 
@@ -37,7 +35,6 @@ def test_short_epochs_get_one_line(capsys):
     lines = RunDisplay(Console(width=200))
     lines.on_train_begin(record(), 0)
     lines.on_batch_end(0, 1000, 1000)
-    lines.on_evaluation_begin(0)
     lines.on_epoch_end(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
     assert len(capsys.readouterr().out.splitlines()) == 2  # with the legend
 
@@ -63,23 +60,7 @@ def test_on_a_terminal_a_bar_shows_epoch_and_pace_below_the_lines():
             shown.on_batch_end(0, 1000, 1000)
             console.print(*shown.bar.get_renderables())
             shown.on_epoch_end(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
-            shown.on_evaluation_begin(1)
-            console.print(*shown.bar.get_renderables())
         text = console.export_text()
     assert "epoch 1/3 ━" in text
     assert "examples/s" in text
-    assert "evaluating" in text
     assert "epoch 1/3  loss 1.5000  given 50.00 %  clean 75.00 %  test 25.00 %" in text
-
-
-def test_events_of_epochs_that_an_interruption_lost_are_taken_back(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    for done, loss, epochs in ((0, 1.0, (1, 2, 3)), (1, 2.0, (2, 3))):
-        events = TensorBoard(tmp_path)
-        events.on_train_begin(record(), done)
-        for epoch in epochs:
-            events.on_epoch_end(Epoch(epoch, loss, 0.5, None, None, 0.1, 1.0))
-        events.on_train_end(record())
-    found = [(event.step, event.value) for event in EventAccumulator(str(tmp_path)).Reload().Scalars("loss")]
-    assert found == [(1, 1.0), (2, 2.0), (3, 2.0)]

@@ -8,7 +8,6 @@ import pytest
 
 from noiseproof.comparison import Comparison, CompetitorResult
 from noiseproof.comparison.paired import rank_paired
-from noiseproof.comparison.result import FORMATS
 
 
 def generator():
@@ -77,7 +76,7 @@ def test_the_table_says_what_is_not_known():
         {"data": "digits"},
         [CompetitorResult("ce", "none", by_seed(80.0, 81.0)), CompetitorResult("gce", "none", by_seed(85.0, 86.0))],
     )
-    text = FORMATS["table"](few)
+    text = str(few)
     assert " -5.00  too few seeds" in text
     assert "highest mean: gce; intervals and groups need at least 3 seeds" in text
     assert "resamples" not in text
@@ -91,7 +90,7 @@ def test_the_table_names_the_resamples_and_what_cannot_be_told_apart():
         CompetitorResult("jal-ce", "l1 5e-05", by_seed(*(80 + three))),
     ]
     compared = Comparison({"data": "digits"}, entrants)
-    text = FORMATS["table"](compared)
+    text = str(compared)
     assert "paired bootstrap, 10,000 resamples of the 8 seeds" in text
     best, other = (row["loss"] for row in compared.table()[:2])
     assert f"best: {best}; statistically indistinguishable from it: {other}" in text
@@ -106,9 +105,9 @@ def test_a_loss_that_diverged_is_not_ranked_and_said_to_be():
     ]
     compared = Comparison({"data": "digits"}, entrants)
     assert [row["loss"] for row in compared.table()] == ["gce", "ce", "mae"]
-    for how in ("table", "markdown"):
-        assert "2 of 3 diverged" in FORMATS[how](compared)
-        assert "mae: not ranked, diverged with seed 1, 2" in FORMATS[how](compared)
+    for text in (str(compared), compared.to_markdown()):
+        assert "2 of 3 diverged" in text
+        assert "mae: not ranked, diverged with seed 1, 2" in text
 
 
 def test_a_loss_that_misses_a_class_is_ranked_and_said_to():
@@ -117,6 +116,6 @@ def test_a_loss_that_misses_a_class_is_ranked_and_said_to():
         CompetitorResult("gce", "none", by_seed(70.0, 71.0, 70.4), missed_classes="3 of 3 runs never right on paid"),
     ]
     compared = Comparison({"data": "bank"}, entrants)
-    for how in ("table", "markdown", "json"):
-        assert "gce: 3 of 3 runs never right on paid, which its accuracy hides" in FORMATS[how](compared)
+    for text in (str(compared), compared.to_markdown(), compared.to_json()):
+        assert "gce: 3 of 3 runs never right on paid, which its accuracy hides" in text
     assert [row["missed"] for row in compared.table()] == ["3 of 3 runs never right on paid", ""]

@@ -162,38 +162,16 @@ def test_a_damaged_image_is_a_data_error_with_its_path(files, workers, tmp_path)
     with pytest.raises(DataError) as caught:
         list(made.epoch(0))
     assert str(caught.value).startswith(f"{spoiled.paths[7]}: not a readable image: ")
-    assert str(caught.value).endswith("; --skip-corrupt (skip_corrupt=True) leaves out damaged files")
     assert "Traceback" not in str(caught.value)
     with pytest.raises(DataError):  # the loader is not broken by it, and says it again
         list(made.epoch(1))
     made.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_damaged_images_are_left_out_on_request_and_listed(files, workers, tmp_path):
-    where = [2, 7, 8]
-    spoiled = damaged(files, where, tmp_path)
-    made = loader(spoiled, skip_corrupt=True, workers=workers)
-    whole, found = epoch(loader(files)), epoch(made)
-    kept = ~torch.isin(whole[2], torch.tensor(where))
-    assert same(found[:3], [tensor[kept] for tensor in whole[:3]])
-    in_order = [spoiled.paths[k] for k in whole[2].tolist() if k in where]
-    assert made.skipped == in_order
-    epoch(made)
-    assert made.skipped == in_order
-    made.close()
-
-
-def test_a_batch_of_nothing_but_damage_is_an_error(files, tmp_path):
-    spoiled = damaged(files, [0, 1], tmp_path)
-    with pytest.raises(DataError, match=r"every image of a batch is damaged, 2 of them; the first: .*0\.jpg: not a"):
-        list(loader(spoiled, skip_corrupt=True, batch_size=2, shuffle=False).epoch(0))
-
-
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_missing_file_is_never_skipped(files, workers, tmp_path):
+def test_a_missing_file_is_an_error_with_its_name(files, workers, tmp_path):
     lost = dataclasses.replace(files, paths=(*files.paths[:-1], str(tmp_path / "gone.png")))
-    made = loader(lost, skip_corrupt=True, workers=workers)
+    made = loader(lost, workers=workers)
     with pytest.raises(FileNotFoundError) as caught:
         list(made.epoch(0))
     assert caught.value.filename == str(tmp_path / "gone.png")
@@ -331,12 +309,10 @@ def test_pictures_go_through_the_experiments_augmentation(files):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_the_batches_are_the_same(files, tmp_path):
-    spoiled = damaged(files, [3], tmp_path)
-    options = {"skip_corrupt": True}
-    found = epoch(loader(spoiled, device="cuda", workers=2, **options))
+def test_on_a_gpu_the_batches_are_the_same(files):
+    found = epoch(loader(files, device="cuda", workers=2))
     assert found[0].is_cuda
-    assert same([tensor.cpu() for tensor in found[:3]], epoch(loader(spoiled, **options))[:3])
+    assert same([tensor.cpu() for tensor in found[:3]], epoch(loader(files))[:3])
 
 
 @pytest.mark.parametrize(

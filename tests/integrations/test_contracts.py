@@ -1,7 +1,7 @@
 """Frameworks that call a loss as they call ``torch.nn.CrossEntropyLoss``: nothing of ours is needed, and that is tested.
 
 timm and segmentation-models-pytorch depend on torchvision, which does not install beside every build of torch, so these calls
-are theirs with a module in place of their model; fastai, Lightning and others have tests of their own.
+are theirs with a module in place of their model; Lightning and others have tests of their own.
 """
 
 import numpy as np

@@ -70,21 +70,6 @@ def test_scikit_learn(tmp_path, monkeypatch):
     check_probabilities(run("scikit-learn", tmp_path, monkeypatch)["probabilities"], (178, 3))
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_fastai(tmp_path, monkeypatch):
-    pytest.importorskip("fastai.learner")
-    names = run("fastai", tmp_path, monkeypatch)
-    check_probabilities(names["probabilities"], (96, 3))
-    learn = names["learn"]
-    learn.path = tmp_path
-    monkeypatch.setattr(learn.dls, "new_empty", lambda: learn.dls, raising=False)  # which loaders of plain lists do not have
-    learn.export("learner.pkl")
-    from fastai.learner import load_learner
-
-    assert load_learner(tmp_path / "learner.pkl").loss_func.func.a == 30.0
-
-
 class Task(nn.Module):
     """As timm's ClassificationTask calls a criterion."""
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from noiseproof.paper.plan import RunCosts, shard
+from noiseproof.paper.run_list import PlannedRun
 from noiseproof.train import Recipe
-from noiseproof.train.run_list import PlannedRun
 
 HERE = "this machine"
 

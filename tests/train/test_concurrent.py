@@ -9,10 +9,20 @@ import pytest
 import torch
 
 from noiseproof.data import from_arrays
-from noiseproof.train import Callback, Outcome, Recipe, Run, train, train_concurrently, with_noise
-from noiseproof.train.executors import _Stoppable, _StoppedError, run_in_threads
+from noiseproof.train import (
+    Callback,
+    Outcome,
+    Recipe,
+    Run,
+    RunOptions,
+    RunStore,
+    train,
+    train_concurrently,
+    with_noise,
+)  # fmt: skip
+from noiseproof.train.executors import run_batches, run_in_threads
+from noiseproof.train.loop import Loop, StoppedError
 from noiseproof.train.network import build_network, nothing_drawn
-from noiseproof.train.run import Epoch
 
 
 def recipe(**changes):
@@ -35,13 +45,12 @@ def test_networks_drawn_in_threads_are_those_drawn_alone():
 
 def test_runs_together_give_what_each_gives_alone(tmp_path):
     recipes = [recipe(seed=seed) for seed in (0, 1, 2)]
-    folders = [tmp_path / str(one.seed) for one in recipes]
-    outcomes = train_concurrently(recipes, folders=folders, at_once=3)
+    outcomes = train_concurrently(recipes, store=RunStore(tmp_path), at_once=3)
     for one, outcome in zip(recipes, outcomes, strict=True):
         alone = train(one)
         assert outcome.record.result == alone.record.result
         assert [epoch.loss for epoch in outcome.record.epochs] == [epoch.loss for epoch in alone.record.epochs]
-        assert (tmp_path / str(one.seed) / "weights.safetensors").is_file()
+        assert (RunStore(tmp_path).folder_for(one) / "weights.safetensors").is_file()
 
 
 def test_a_run_that_fails_does_not_stop_the_others():
@@ -86,15 +95,16 @@ def test_an_interruption_stops_the_runs_that_wait():
 
 
 def test_a_run_at_work_stops_at_its_next_batch():
-    stopping = threading.Event()
-    heard = Heard()
-    callback = _Stoppable(heard, stopping)
-    callback.on_batch_end(0, 1, 2)
-    callback.on_epoch_end(Epoch(1, 0.0, 0.0, None, None, 0.1, 0.0))
-    assert heard.epochs == [1]
-    stopping.set()
-    with pytest.raises(_StoppedError):
-        callback.on_batch_end(0, 2, 2)
+    stopping, batches = threading.Event(), []
+
+    class Stop(Callback):
+        def on_batch_end(self, epoch, done, total):
+            batches.append(done)
+            stopping.set()
+
+    with pytest.raises(StoppedError):
+        Loop(recipe(), None, None, None, RunOptions(), 60.0, Stop(), stopping).run()
+    assert len(batches) == 1
 
 
 class Heard(Callback):
@@ -109,13 +119,10 @@ def test_what_cannot_go_together_is_said():
     assert train_concurrently([]) == []
     with pytest.raises(ValueError, match="one precision"):
         train_concurrently([recipe(), recipe(precision="bf16")])
-    with pytest.raises(ValueError, match="one folder for each recipe: 1 recipes, 0 folders"):
-        train_concurrently([recipe()], folders=[])
 
 
-def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for(monkeypatch):
+def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for():
     """Ctrl-C takes the same way as an error. The time is only there to end the test where the promise is broken."""
-    monkeypatch.setattr("noiseproof.train.executors.STOP_SECONDS", 3600.0)
     stopping = threading.Event()
 
     def one(place):
@@ -131,3 +138,19 @@ def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for(monkey
     thread.start()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_parts_hold_one_network_and_enough_runs_to_fill_the_device():
+    """Of each network three runs a seed: two concurrently, four times over, are eight."""
+    wanted = [recipe(seed=seed, model=model) for seed in range(4) for model in ("mlp", "cnn8") * 3]
+    kinds = [[(one.model, one.seed) for one in part] for part in run_batches(wanted, "cuda", at_once=2)]
+    assert sorted(kind for part in kinds for kind in part) == sorted((one.model, one.seed) for one in wanted)
+    assert all(len({model for model, _ in part}) == 1 for part in kinds)
+    assert [len(part) for part in kinds] == [8, 8, 4, 4]
+    assert [seed for _, seed in kinds[0]] == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_a_seed_with_enough_runs_comes_before_the_next():
+    wanted = [recipe(seed=seed, batch=batch) for seed in (0, 1) for batch in (16, 32, 64, 128)]
+    parts = list(run_batches(wanted, "cpu"))
+    assert [{one.seed for one in part} for part in parts] == [{0}, {1}]

@@ -111,7 +111,6 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     assert max(distance[name] for name in distance.keys() - folded) < 1e-4
     fast.load_state(plain.state())
     assert losses_of(fast, [1])[0] == pytest.approx(losses_of(plain, [1])[0], rel=1e-5)
-    fast.release()
     fast.close()
 
 

@@ -1,4 +1,4 @@
-"""Out of memory ends with the batch that fits."""
+"""Out of memory ends with what to do."""
 
 import pytest
 import torch
@@ -48,40 +48,23 @@ class Broken(nn.Sequential):
 def hungry(digits, tmp_path, monkeypatch):
     (tmp_path / "my_hungry.py").write_text(MODELS, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("noiseproof.train.run.gc.collect", lambda: 0)  # it takes a second among all tests
     return override(digits, {"model": "my_hungry:Hungry", "optimiser": "sgd", "lr": 0.1, "batch": 128})
 
 
-@pytest.mark.parametrize(("fits", "found"), [(100, 64), (64, 64), (20, 16), (2, 2)])
-def test_it_names_the_largest_half_that_fits_and_the_learning_rate_with_it(hungry, fits, found):
-    lr = f"{0.1 * found / 128:.3g}"
-    with pytest.raises(
-        OutOfMemoryError, match=rf"on cpu with batch 128; .* batch {found} was tried .* batch={found}, and lr={lr}"
-    ):
-        train(override(hungry, {"model.fits": fits}))
+def test_it_says_to_set_a_smaller_batch_and_what_torch_said(hungry):
+    says = r"on cpu with batch 128: set a smaller batch and, with it, a smaller lr, .* Tried to allocate 20\.00 GiB\.\)$"
+    with pytest.raises(OutOfMemoryError, match=says):
+        train(override(hungry, {"model.fits": 100}))
 
 
-def test_it_says_when_nothing_fits(hungry):
-    with pytest.raises(OutOfMemoryError, match=r"no smaller one fits: .* smaller model.* Tried to allocate 20\.00 GiB\.\)$"):
-        train(override(hungry, {"model.fits": 0}))
-
-
-def test_of_runs_side_by_side_fewer_are_to_be_trained_at_once_and_nothing_is_tried(hungry, monkeypatch):
-    """Another batch would be another run, and what fits now need not fit beside the others."""
-    monkeypatch.setattr("noiseproof.train.run.largest_batch", None)
-    with pytest.raises(
-        OutOfMemoryError, match=r"batch 128 in 5 concurrent runs: train 2 at once \(at_once=2, .* or set a smaller batch"
-    ):
+def test_of_concurrent_runs_fewer_are_to_be_trained_at_once(hungry):
+    with pytest.raises(OutOfMemoryError, match="batch 128 in 5 concurrent runs: train fewer at once, or set a smaller batch"):
         train(override(hungry, {"model.fits": 64}), options=RunOptions(at_once=5))
 
 
 def test_what_the_cpus_allocator_says_is_understood(hungry):
-    with pytest.raises(OutOfMemoryError, match=r"batch 8 was tried and fits"):
+    with pytest.raises(OutOfMemoryError, match="set a smaller batch"):
         train(override(hungry, {"model": "my_hungry:Huge"}))
-
-
-def test_the_advice_is_true(hungry):
-    assert train(override(hungry, {"model.fits": 20, "batch": 16, "epochs": 1})).record.status == "finished"
 
 
 def test_other_errors_are_left_alone(hungry):

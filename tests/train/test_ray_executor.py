@@ -15,23 +15,23 @@ from pathlib import Path
 import pytest
 
 from noiseproof.train import RunOptions, RunStore, train
-from noiseproof.train.executors import RayExecutor, _plain, _train_group
-from noiseproof.train.run_list import NotStartedError
+from noiseproof.train.executors import NotStartedError, RayExecutor, _plain, _train_group
 
 QUEUE = """
 import json, sys
 import ray
 from noiseproof.train import Recipe, RunStore
 from noiseproof.train.executors import RayExecutor, RunList
-from noiseproof.train.run_list import plan_runs
+from noiseproof.paper.run_list import RunListOutcome, plan_runs
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
 store, cluster = RunStore(sys.argv[1]), RayExecutor()
 heard = []
 planned = plan_runs([Recipe.from_dict(facts) for facts in json.loads(sys.argv[2])], store.runs())
-tally = cluster.run(
-    RunList(planned, store, checkpoint_seconds=0, on_outcome=lambda run, outcome: heard.append(run.recipe.seed))
-)
+planned = [run for run in planned if run.status != "finished"]
+recipes = [run.recipe for run in planned]
+wanted = RunList(recipes, store, checkpoint_seconds=0, on_outcome=lambda recipe, outcome: heard.append(recipe.seed))
+tally = RunListOutcome(planned, cluster.run(wanted))
 print(json.dumps({
     "finished": sorted(run.recipe.seed for run in tally.finished),
     "failed": [[run.recipe.seed, str(error)] for run, error in tally.failed],
@@ -95,7 +95,7 @@ import errno, os, sys
 import ray
 from noiseproof.train import Recipe, RunStore
 from noiseproof.train.executors import RayExecutor, RunList
-from noiseproof.train.run_list import plan_runs
+from noiseproof.paper.run_list import RunListOutcome, plan_runs
 
 def setup():
     from noiseproof.train import loop
@@ -109,7 +109,8 @@ ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env={
 store, cluster = RunStore(sys.argv[1]), RayExecutor()
 recipes = [Recipe(dataset="digits", loss="ce", model="mlp", epochs=2, seed=seed) for seed in range(6)]
 heard = []
-tally = cluster.run(RunList(plan_runs(recipes, []), store, on_outcome=lambda run, outcome: heard.append(outcome)))
+wanted = RunList(recipes, store, on_outcome=lambda recipe, outcome: heard.append(outcome))
+tally = RunListOutcome(plan_runs(recipes, []), cluster.run(wanted))
 print(tally.disk_error.errno, tally.disk_error.filename, len(heard), len(tally.failed), len(tally.not_started))
 ray.shutdown()
 """

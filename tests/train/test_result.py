@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noiseproof.train import Epoch, Predictions, override, prepare, train
-from noiseproof.train.record import late_fall, result_of, warnings_of
+from noiseproof.train.record import late_fall, warnings_of
 from noiseproof.train.run import ClassCounts
 
 
@@ -33,17 +33,6 @@ def test_a_class_that_is_not_there_to_be_tested_is_not_missed():
     last = Predictions(np.ones(3, np.float32), np.zeros(3, np.int64))
     assert warnings_of("ce", task, [], last, tested) == ["never predicted: class 1 (b)"]
     assert warnings_of("ce", task, [], last, None) == ["never predicted: classes 1 (b), 2 (c)"]
-
-
-def test_images_that_were_left_out_count_neither_as_learned_nor_as_not():
-    """Two of four, a right and a wrong label; of the other two both labels are predicted."""
-    wrong = np.array([False, True, True, False])
-    task = SimpleNamespace(train=SimpleNamespace(labels=np.array([0, 1, 1, 0])), wrong=wrong)
-    last = Predictions(np.ones(4, np.float32), np.array([0, 1, -1, -1]))
-    result = result_of(task, Epoch(3, 0.5, 1.0, 0.5, None, 0.1, 1.0), last, None, 0)
-    shares = ("given_labels_predicted", "right_labels_learned", "wrong_labels_memorised")
-    assert [result[name] for name in shares] == [1.0, 1.0, 1.0]
-    assert result["images_left_out"] == 2
 
 
 def epochs_of(losses, rates=None):

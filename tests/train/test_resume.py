@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.train import Callback, CheckpointError, Record, Run, loop, override, train
+from noiseproof.train import Callback, CheckpointError, Record, loop, override, train
 from noiseproof.train.runs import read_checkpoint, write_checkpoint
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -199,24 +199,30 @@ def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, wh
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
-def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, files, whole, error):
-    """Long before a checkpoint is due."""
+def test_a_run_that_is_stopped_goes_on_from_its_last_checkpoint(digits, tmp_path, files, whole, monkeypatch, error):
+    """It is of the second epoch; the record is of the fourth."""
 
     class Stop(Callback):
         def on_batch_end(self, epoch, done, total):
             if epoch == 4:
                 raise error
 
+    def write_second(folder, tensors, facts):
+        if len(facts["epochs"]) == 2:
+            write_checkpoint(folder, tensors, facts)
+
+    monkeypatch.setattr(loop, "write_checkpoint", write_second)
     with pytest.raises(error):
-        train(digits, folder=tmp_path / "stopped", checkpoint_seconds=1e9, callback=Stop())
-    assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == 4
+        train(digits, folder=tmp_path / "stopped", checkpoint_seconds=0, callback=Stop())
+    monkeypatch.undo()
+    assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == 2
     assert len(Record.read(tmp_path / "stopped").epochs) == 4
     train(digits, folder=tmp_path / "stopped")
     assert files(tmp_path / "stopped") == whole
 
 
 def test_a_run_stopped_after_its_last_epoch_but_before_its_end_repeats_that_epoch(digits, tmp_path, files, whole):
-    """The state after the last epoch is never kept: its results are to be written at once."""
+    """There is no checkpoint after the last epoch: its results are to be written at once."""
 
     class Stop(Callback):
         def on_epoch_end(self, facts):
@@ -224,7 +230,7 @@ def test_a_run_stopped_after_its_last_epoch_but_before_its_end_repeats_that_epoc
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(digits, folder=tmp_path, checkpoint_seconds=1e9, callback=Stop())
+        train(digits, folder=tmp_path, checkpoint_seconds=0, callback=Stop())
     tensors, facts = read_checkpoint(tmp_path)
     assert len(facts["epochs"]) == 5
     assert not any(name.startswith("predictions.") and name.endswith(".6") for name in tensors)
@@ -240,30 +246,6 @@ def test_a_stop_after_the_end_leaves_a_finished_run(digits, tmp_path, files, who
     with pytest.raises(KeyboardInterrupt):
         train(digits, folder=tmp_path, checkpoint_seconds=1e9, callback=Stop())
     assert files(tmp_path) == whole
-
-
-@pytest.mark.parametrize(
-    ("place", "seconds"),
-    [("copy_of_state", 0), ("copy_of_state", 1e9), ("on_cpu", 0), ("predictions", 0), ("predictions", 1e9)],
-)
-def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, whole, monkeypatch, place, seconds):
-    """After the third epoch, half-way: what is on the disk, or is written then, is of a whole epoch before it."""
-    calls, method = [], getattr(Run, place)
-
-    def half(run, *arguments):
-        calls.append(place)
-        if len(calls) < 3:
-            return method(run, *arguments)
-        if arguments and arguments[0]:  # the memory of the copy before is overwritten in part
-            next(iter(arguments[0].values())).zero_()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, place, half)
-        with pytest.raises(KeyboardInterrupt):
-            train(digits, folder=tmp_path / "stopped", checkpoint_seconds=seconds)
-    train(digits, folder=tmp_path / "stopped")
-    assert files(tmp_path / "stopped") == whole
 
 
 def test_a_run_of_before_that_is_resumed_keeps_its_way_of_telling_the_loss(digits, tmp_path, interrupted):

@@ -1,7 +1,6 @@
 """A finished run, loaded without its data, computes what the run did."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from safetensors.torch import load_file, save_file
 
 import noiseproof
 from noiseproof.data import DataError, ImageFiles, Resize, ResizeCenterCrop, ResizeCrop, Split, from_arrays, open_dataset
-from noiseproof.models.resnet import BasicBlock, ResNet
-from noiseproof.train import Recipe, Run, RunOptions, TrainedClassifier, load, train, with_noise
+from noiseproof.train import Recipe, Run, RunOptions, load, train, with_noise
 from noiseproof.train.batch_loader import Standardise, Transforms
 from noiseproof.train.preprocessing import FRAMINGS, OPERATIONS, Preprocessing, _written
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 MODULE = """
 from pathlib import Path
@@ -187,15 +187,6 @@ def test_colour_is_not_dropped_for_a_network_of_grey_images(finished, place):
         finished("small grey files").load().predict(path)
 
 
-def test_damaged_images_are_left_out_on_request(finished, tmp_path):
-    (tmp_path / "bad.png").write_bytes(b"no image")
-    one = finished("files of a size")
-    paths, trained = [one.dataset.train.paths[0], str(tmp_path / "bad.png"), one.dataset.train.paths[1]], one.load()
-    with pytest.raises(DataError, match=r"bad\.png: not an image"):
-        trained.predict(paths)
-    assert [positions.tolist() for positions, _ in trained.batches(paths, skip_corrupt=True)] == [[0, 2]]
-
-
 def rewritten(one, folder, change):
     """A copy of the run's folder whose weights have other metadata, its digest right."""
     folder.mkdir()
@@ -226,13 +217,16 @@ def test_the_weights_alone_are_enough(finished):
     assert np.array_equal(alone.probabilities(one.task.train), one.load().probabilities(one.task.train))
 
 
-def test_the_precision_of_the_run_is_that_of_its_predictions(finished, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
+)
+def test_the_precision_of_the_run_is_that_of_its_predictions_on_a_gpu(finished, tmp_path, device):
+    """A CPU computes in float32."""
     one = finished("features")
     folder = rewritten(one, tmp_path / "bf16", lambda facts: facts.update(precision="bf16"))
-    monkeypatch.setattr(sys.modules["noiseproof.train.trained"], "check_bf16", lambda: None)
-    rounded, exact = load(folder).logits(one.task.train), one.load().logits(one.task.train)
-    assert not np.array_equal(rounded, exact)
-    assert np.array_equal(rounded, torch.from_numpy(rounded).bfloat16().float().numpy())
+    found, exact = (load(place, device).logits(one.task.train) for place in (folder, one.folder))
+    assert np.array_equal(found, exact) == (device == "cpu")
+    assert np.array_equal(found, torch.from_numpy(found).bfloat16().float().numpy()) == (device == "cuda")
 
 
 def broken(change):
@@ -341,39 +335,3 @@ def test_every_fact_of_an_evaluation_is_read(finished):
         if "size" in facts and how.shape is None:
             continue  # only the size after an operation was kept
         assert again.facts(one.task.train) == facts
-
-
-@pytest.mark.parametrize("kind", ["features", "planes", "grey", "files as Clothing1M's"])
-def test_an_exported_program_gives_the_same_probabilities_for_any_number(finished, kind, tmp_path):
-    trained = finished(kind).load()
-    torch.export.save(trained.export(), tmp_path / "program.pt2")
-    program = torch.export.load(tmp_path / "program.pt2").module()
-    shape, generator = trained.preprocessing.shape, np.random.default_rng(5)
-    images = trained.preprocessing.kind == "images"
-    for count in (1, 3):
-        x = generator.integers(0, 256, (count, *shape), dtype=np.uint8) if images else generator.normal(size=(count, *shape))
-        x = x if images else x.astype(np.float32)
-        assert np.allclose(program(torch.from_numpy(x)).detach().numpy(), trained.probabilities(x), atol=1e-6)
-
-
-def small_resnet(how):
-    network = ResNet(BasicBlock, (1, 1, 1, 1), 3)
-    recipe = Recipe(dataset="", loss="ce", model="resnet18")
-    return TrainedClassifier(network, ("a", "b", "c"), how, recipe, torch.device("cpu"))
-
-
-def test_a_residual_network_is_exported():
-    facts = {"kind": "images", "size": [8, 8], "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.2]}
-    trained = small_resnet(Preprocessing.of(facts, None))
-    x = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
-    program = trained.export().module()
-    assert np.allclose(program(torch.from_numpy(x)).detach().numpy(), trained.probabilities(x), atol=1e-6)
-
-
-def test_an_export_without_a_known_shape_asks_for_an_example(finished, tmp_path):
-    folder = rewritten(finished("features as they are"), tmp_path / "old", lambda facts: facts.pop("input_shape"))
-    trained = load(folder)
-    with pytest.raises(ValueError, match=re.escape("give an array of an example, export(x[:1])")):
-        trained.export()
-    x = np.ones((2, 5), np.float32)
-    assert np.allclose(trained.export(x[:1]).module()(torch.from_numpy(x)).detach(), trained.probabilities(x), atol=1e-6)

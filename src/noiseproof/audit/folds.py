@@ -23,10 +23,9 @@ from noiseproof.io.files import ReadError, claimed, label_hash, save_arrays, wri
 from noiseproof.losses.facts import kind_of_data, recommended_settings
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.engine import fast_path_suits, precision_of
-from noiseproof.train.executors import run_in_threads
+from noiseproof.train.executors import concurrent_runs, run_in_threads
 from noiseproof.train.recipe import RENAMED_FIELDS
 from noiseproof.train.run import start_run
-from noiseproof.train.run_list import concurrent_runs
 
 ROBUST_LOSS, PLAIN_LOSS = "jal-ce", "ce"
 FOLDS = 5
@@ -172,14 +171,13 @@ def uses_small_network(examples: Examples, model: str | None, device: torch.devi
 def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunOptions) -> Recipe:
     """The recipe for the given labels, by the kind of the examples."""
     examples, gpu = dataset.train, options.device.type == "cuda"
-    size = "none" if options.skip_corrupt else None  # damaged files can be left out batch by batch, not of images in memory
     if uses_small_network(examples, model, options.device):
-        recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, size=size, seed=seed, gpu=gpu)
-        if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:
+        recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, seed=seed, gpu=gpu)
+        if examples.kind == "files" and recipe.size is None:
             recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, size=THUMBNAIL_SIZE, seed=seed, gpu=gpu)
         epochs = int(np.clip(SMALL_NETWORK_IMAGES // len(examples), *SMALL_NETWORK_EPOCHS))
         return override(recipe, SMALL_NETWORK_SETTINGS | {"epochs": epochs})
-    recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=model, size=size, seed=seed, gpu=gpu)
+    recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=model, seed=seed, gpu=gpu)
     changes: dict[str, Any] = {"epochs": FEATURE_EPOCHS} if examples.kind == "features" else {}
     if recipe.l2 and recipe.augment == "crop-flip":
         changes |= _small_image_settings(len(dataset.classes))

@@ -69,7 +69,6 @@ def audit_labels(
     progress: Callable[[Any], object] | None = None,
     device: str | torch.device = "auto",
     workers: int = 2,
-    skip_corrupt: bool = False,
     threads: int | None = None,
     **reading: Unpack[DataOptions],
 ) -> Audit:
@@ -102,7 +101,6 @@ def audit_labels(
             :class:`Progress` after each epoch of a network.
         device: ``auto``, or a device of torch.
         workers: Processes that decode image files.
-        skip_corrupt: Leave out damaged image files instead of raising an error.
         threads: Threads of each learner or network; one by default for learners and small networks.
 
     Returns:
@@ -130,7 +128,7 @@ def audit_labels(
         return _audit_by_learners(dataset, features, folds, quick, seed, folder, progress, threads)
     folds = FOLDS if folds is None else folds
     asked: dict[str, Any] = {"folds": folds, "quick": quick, "model": model, "epochs": epochs, "seed": seed}
-    plan, recipe = plan_cross_validation(examples, names, options=_options(device, workers, skip_corrupt, threads), **asked)
+    plan, recipe = plan_cross_validation(examples, names, options=_options(device, workers, threads), **asked)
     given = plan.task.train.labels
     own = None if features is None else check_features(features, len(given))
     recipes = {"given labels": recipe} if quick else {"given labels": recipe, "soft labels": soft_label_recipe(plan, recipe)}
@@ -138,24 +136,22 @@ def audit_labels(
     store = FoldStore(folder)
     with store.claimed():
         first = cross_validate(plan, recipe, store, on_epoch=counter.of("given labels"))
-        unread = np.asarray(np.isnan(first.probabilities).any(1))
-        views = [_known(first, unread, given), *_neighbour_views(plan, first, own)]
+        views = [first.probabilities, *_neighbour_views(plan, first, own)]
         fold = np.arange(len(given)) % PARTS if plan.fold is None else plan.fold
         noise = fit_noise_model(np.stack(views), given, fold=fold, seed=seed)
         if not quick:
             second = cross_validate(plan, recipes["soft labels"], store, noise.posterior, counter.of("soft labels"))
-            views.append(_known(second, unread, given))
+            views.append(second.probabilities)
             noise = fit_noise_model(np.stack(views), given, fold=fold, seed=seed)
     notes = [SMALL_NETWORK_NOTE] if uses_small_network(examples, model, plan.options.device) else []
-    return _audit(plan, noise, first, [*notes, *_notes(plan, unread)], own is not None)
+    return _audit(plan, noise, first, [*notes, *_notes(plan)], own is not None)
 
 
 def _audit(
     plan: CrossValidationPlan, noise: NoiseModel, first: HeldOutPredictions, notes: list[str], own_features: bool
 ) -> Audit:
     given = plan.task.train.labels
-    read = np.isfinite(first.probabilities).all(1)
-    agreement = float((first.probabilities.argmax(1) == given)[read].mean())
+    agreement = float((first.probabilities.argmax(1) == given).mean())
     if plan.fold is None:
         how = f"one network trained on all labels with {ROBUST_LOSS}, its predictions in sample"
     else:
@@ -176,7 +172,7 @@ def _audit(
     )
 
 
-def _notes(plan: CrossValidationPlan, unread: NDArray[np.bool_]) -> list[str]:
+def _notes(plan: CrossValidationPlan) -> list[str]:
     """What a reader must know of the training."""
     found = []
     counts = np.bincount(plan.task.train.labels, minlength=len(plan.task.classes))
@@ -191,8 +187,6 @@ def _notes(plan: CrossValidationPlan, unread: NDArray[np.bool_]) -> list[str]:
             if chosen.any():
                 names = [plan.task.classes[k] for k in np.flatnonzero(chosen)]
                 found.append(f"classes {text}: {and_more(names, MAX_CLASSES_NAMED)}")
-    if unread.any():
-        found.append(f"{int(unread.sum())} images could not be read: nothing is known of their labels")
     return found
 
 
@@ -282,10 +276,10 @@ def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[st
     return examples
 
 
-def _options(device: str | torch.device, workers: int, skip_corrupt: bool, threads: int | None) -> RunOptions:
+def _options(device: str | torch.device, workers: int, threads: int | None) -> RunOptions:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return RunOptions(torch.device(device), workers, skip_corrupt, threads=threads)
+    return RunOptions(torch.device(device), workers, threads=threads)
 
 
 def _neighbour_views(
@@ -304,15 +298,8 @@ def _neighbour_views(
     votes = np.empty((len(given), classes), dtype=np.float32)
     for number in range(plan.folds):
         mine, _ = plan.parts(number)
-        votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes, device=device)
+        votes[mine] = neighbour_votes(first.features[mine], given[mine], classes, device=device)
     return [votes]
-
-
-def _known(found: HeldOutPredictions, unread: NDArray[np.bool_], given: NDArray[np.int64]) -> NDArray[np.floating]:
-    """The probabilities; as the labels are distributed where an image could not be read."""
-    p = found.probabilities.copy()
-    p[unread] = np.bincount(given, minlength=p.shape[1]) / len(given)
-    return p
 
 
 class _EpochCounter:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from noiseproof.cli.completion import datasets
 from noiseproof.cli.fit import FitProgress
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
-from noiseproof.cli.train import Device, Json, Model, SkipCorrupt, Workers
+from noiseproof.cli.train import Device, Json, Model, Workers
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -84,7 +84,6 @@ def audit(
     device: Device = "auto",
     workers: Workers = 2,
     threads: Threads = None,
-    skip_corrupt: SkipCorrupt = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -123,7 +122,7 @@ def audit(
         near = None if features is None else _read_features(features, len(dataset.train))
         found = None if probabilities is None else _audit_predictions(dataset, probabilities, near, seed, training)
     if found is None:
-        options = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
+        options = {**training, "features": near, "seed": seed, "workers": workers}
         options["threads"] = threads
         found = _audit_by_training(dataset, data, options, device, out, shown_on)
     with errors_reported():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noiseproof.cli.completion import datasets, several_losses
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
-from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
+from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, TestSize, Threads, Workers
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -47,7 +47,7 @@ Named = Annotated[
 Seeds = Annotated[int, typer.Option(help="Runs of each loss; six or more for bootstrap intervals.", min=1)]
 First = Annotated[int, typer.Option("--seed", help="The first seed; the others follow it.", min=0, max=2**32 - 1)]
 REGULARISATIONS = "Each loss with each of these: l1:5e-5,l2:1e-4,none. Left out: the recipe's own."
-Regularisation = Annotated[str | None, typer.Option("--regularisation", "--decay", metavar="LIST", help=REGULARISATIONS)]
+Regularisation = Annotated[str | None, typer.Option(metavar="LIST", help=REGULARISATIONS)]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change all recipes: epochs=50, lr=0.02.")
 ]
@@ -61,10 +61,8 @@ TestNoise = Annotated[
         metavar="NOISE", help="How wrong the test labels are: 0.3, symmetric:0.3, a matrix's file, an audit's folder."
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help="table, markdown, latex, json or csv.")]
-Png = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the accuracies of all seeds.")]
-PLAIN: dict[str, Any] = {"soft_wrap": True, "markup": False}
-FORMATS = ("table", "markdown", "latex", "json", "csv")
+Format = Annotated[str, typer.Option("--format", help="table, markdown, latex or json.")]
+FORMATS = ("table", "markdown", "latex", "json")
 
 
 def compare(
@@ -92,9 +90,7 @@ def compare(
     jobs: Jobs = None,
     workers: Workers = 2,
     threads: Threads = None,
-    skip_corrupt: SkipCorrupt = False,
     how: Format = "table",
-    png: Png = None,
 ) -> None:
     """Compare losses: the same budget for all, the same seeds, and which of them are statistically indistinguishable.
 
@@ -116,7 +112,7 @@ def compare(
 
     noiseproof compare 'ce,jal-ce,jal-ce(a=auto:audit)' --data my.npz --test-size 0.2 --test-noise audit
 
-    noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --regularisation none,l1:5e-5,l2:1e-4 --png losses.png
+    noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --regularisation none,l1:5e-5,l2:1e-4
     """
     with stoppable(lambda: "the same command goes on, and does not repeat finished runs"), errors_reported():
         from noiseproof.cli.train import changes_from, noise_from
@@ -124,14 +120,15 @@ def compare(
         from noiseproof.train import RunOptions
         from noiseproof.train.plan import device_named
 
-        _check_output(how, png)
+        if how not in FORMATS:
+            raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
         import_local_modules(losses, model, *(changes or []))
         shown = console if how == "table" else Console(stderr=True)
         given = noise_from(noise, labels)
         place, recipe_for = _setting(dataset, data, given, profile)
         settings, options = (
             changes_from(changes or [], model, test_size),
-            RunOptions(device_named(device), workers, skip_corrupt, threads=threads),
+            RunOptions(device_named(device), workers, threads=threads),
         )
         with ComparisonDisplay(shown) as progress:
             found = compare_losses(
@@ -143,19 +140,9 @@ def compare(
         if how == "table":
             shown.print()
         echo(str(found) if how == "table" else getattr(found, f"to_{how}")())
-        if png is not None:
-            found.plot(png)
-            shown.print(f"picture in {png}", **PLAIN)
         if found.errors:
             runs = "1 run" if len(found.errors) == 1 else f"{len(found.errors)} runs"
             fail(f"{runs} failed, which the same command tries again; the first: {found.errors[0]}")
-
-
-def _check_output(how: str, png: Path | None) -> None:
-    if how not in FORMATS:
-        raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
-    if png is not None and not png.parent.is_dir():
-        raise FileNotFoundError(f"{png.parent}: no such folder for --png")
 
 
 def _setting(name: str | None, data: str | None, noise: str, profile: str) -> tuple[str, Callable[[str, int], Recipe] | None]:
@@ -180,21 +167,22 @@ def _setting(name: str | None, data: str | None, noise: str, profile: str) -> tu
 
 
 class ComparisonDisplay(ProgressBar):
-    """A bar over the epochs of all runs on a terminal; elsewhere a line for each run that has ended."""
+    """A bar over all runs on a terminal; elsewhere a line for each run that has ended."""
 
-    def on_begin(self, description: str, runs: int, epochs: int) -> None:
+    def on_begin(self, description: str, runs: int) -> None:
         self.line(description)
-        self.runs, self.done, self.epochs = runs, 0, epochs
+        self.runs, self.done = runs, 0
         self.begin()
-        self.on_epochs(0)
+        self._move()
 
     def on_warning(self, text: str) -> None:
         warn(text)
 
-    def on_epochs(self, done: int) -> None:
-        self.update(f"{self.done} of {self.runs} runs", done, self.epochs, self.left(done, self.epochs))
+    def _move(self) -> None:
+        self.update(f"{self.done} of {self.runs} runs", self.done, self.runs, self.left(self.done, self.runs))
 
     def on_run_end(self, text: str) -> None:
         self.done += 1
+        self._move()
         if self.bar.disable:
             self.line(f"{self.done:>{len(str(self.runs))}}/{self.runs}  {text}")

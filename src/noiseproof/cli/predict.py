@@ -50,7 +50,6 @@ Written = Annotated[Format | None, typer.Option("--format", help="json has a lin
 Model = Annotated[str | None, typer.Option(help="The package.module:function of a run that was trained with one.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, where there are many.", min=0)]
-SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
 Function = Annotated[
     str | None,
     typer.Option("--encoder", help="The module:function of a model whose texts or images it embeds; no file may call it."),
@@ -69,7 +68,6 @@ def predict(
     model: Model = None,
     device: Device = "auto",
     workers: Workers = 2,
-    skip_corrupt: SkipCorrupt = False,
     encoder: Function = None,
     metric: Metric = None,
     quiet: Quiet = False,
@@ -103,7 +101,7 @@ def predict(
             else:
                 with _warnings_printed():
                     trained = load(run, device_named(device), model=model)
-                table = predict_data(trained, data, label=label, workers=workers, skip_corrupt=skip_corrupt)
+                table = predict_data(trained, data, label=label, workers=workers)
             with _bar(table, quiet):
                 table.save(sys.stdout if out == "-" else out, form)
             if table.data.note:
@@ -155,8 +153,6 @@ def _form(out: str, written: Format | None, data: str) -> PredictionFormat:
 
 def _print_summary(table: PredictionTable, out: str) -> None:
     lines = [f"{table.done} examples predicted" + ("" if out == "-" else f": {out}")]
-    if left := len(table.data.examples) - table.done:
-        lines.append(f"damaged images left out: {left}")
     if table.accuracy is not None:
         lines.append(f"{100 * table.accuracy:.2f} % of the labels in {table.place} are predicted")
     for line in lines:

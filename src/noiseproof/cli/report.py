@@ -12,16 +12,11 @@ from noiseproof.io.console import errors_reported, say
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Folders of runs, and .jsonl files of records.")]
 Out = Annotated[Path, typer.Option(help="The HTML file.")]
-Moved = Annotated[
-    str | None,
-    typer.Option("--precision", "--figures", "--tsne", hidden=True, help="Now of reproduce."),
-]
 
 
 def report(
     runs: Runs,
     out: Out = Path("report.html"),
-    moved: Moved = None,
 ) -> None:
     """Show runs in one HTML file that needs neither a network nor scripts: test accuracies compared, curves and records.
 
@@ -31,8 +26,6 @@ def report(
         from noiseproof.report import report_runs
         from noiseproof.report.page import counted
 
-        if moved is not None:
-            raise ValueError("--precision, --figures and --tsne are of the paper's runs: noiseproof reproduce has them")
         found = report_runs(*runs)
         found.save(out)
         size = len(found.html.encode())

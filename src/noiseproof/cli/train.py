@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
-import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,11 +15,11 @@ from rich.markup import escape
 
 from noiseproof.cli.completion import models, noises, recipes
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
-from noiseproof.io.console import Console, Stopped, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c
+from noiseproof.io.console import Console, console, errors_reported, fail, import_local_modules, stoppable
 
 if TYPE_CHECKING:
     from noiseproof.cli.train_view import RunDisplay
-    from noiseproof.train import Callback, Recipe, Record, RunOptions, RunPlan
+    from noiseproof.train import Recipe, Record, RunOptions, RunPlan
 
 RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
 NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
@@ -42,20 +40,18 @@ Changes = Annotated[
 ]
 TestSize = Annotated[
     float | None,
-    typer.Option("--test-size", "--test-share", help="Hold out this share to test on, if the data have no test split."),
+    typer.Option(help="Hold out this share to test on, if the data have no test split."),
 ]
 Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
 Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, for each split.", min=0)]
-SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
 Threads = Annotated[
     int | None,
     typer.Option(help="Threads of an operation on a CPU. Left out: one for a small network, all for others.", min=1),
 ]
 Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Use CUDA graphs and the package's own kernels where possible.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="The same bits in every process on a GPU too; slower.")]
-Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Check and print the whole recipe and stop.")]
@@ -68,8 +64,6 @@ Timeout = Annotated[
 DEFAULT_PROFILE = "paper-code"
 FIELDS_WITH_AN_OPTION = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
 """Of a recipe; the option does more than set the field"""
-FIRST_SPEAKS = 3.0
-"""Seconds that other processes wait with an error: if rank 0 has it too, it reports it, ends, and torchrun ends the others"""
 
 
 def train(
@@ -92,10 +86,8 @@ def train(
     device: Device = "auto",
     workers: Workers = 2,
     threads: Threads = None,
-    skip_corrupt: SkipCorrupt = False,
     fast: Fast = True,
     deterministic: Deterministic = False,
-    tensorboard: Events = False,
     quiet: Quiet = False,
     as_json: Json = False,
     dry_run: Dry = False,
@@ -126,7 +118,7 @@ def train(
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
     from noiseproof.cli.train_view import RunDisplay, print_recipe, print_result
-    from noiseproof.train import RunOptions, TensorBoard, plan_run
+    from noiseproof.train import RunOptions, plan_run
     from noiseproof.train.plan import device_named, prefers_gpu
 
     with errors_reported():
@@ -140,15 +132,14 @@ def train(
         if dry_run:
             print_recipe(plan, as_json)
             return
-        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast, threads=threads)
+        options = RunOptions(device_named(device), workers, deterministic, fast, threads=threads)
         shown = None if quiet else Console(stderr=True) if as_json else console
         display = RunDisplay(shown, every)
-    with sigterm_as_ctrl_c() as stopped, ExitStack() as group:
+    with stoppable(lambda: _going_on(plan.folder)), ExitStack() as group:
         options = _joined(group, options, timeout)
-        with _endings(plan, as_json, stopped):
+        with _endings(plan, as_json):
             plan.training_data()
-            callbacks = [TensorBoard(plan.folder)] if tensorboard else []
-            record = _trained(plan, options, display, callbacks, checkpoint_every, timeout)
+            record = _trained(plan, options, display, checkpoint_every, timeout)
             if options.process.rank == 0:
                 print_result(record, plan.training_data(), plan.folder, quiet, as_json)
 
@@ -216,13 +207,11 @@ def _trained(
     plan: RunPlan,
     options: RunOptions,
     display: RunDisplay,
-    callbacks: Sequence[Callback],
     checkpoint_seconds: float,
     timeout: float,
 ) -> Record:
     """Train, which rank 0 tells of and draws."""
     from noiseproof.cli.train_view import print_start
-    from noiseproof.train import CallbackList
     from noiseproof.train import train as run_recipe
 
     run: dict[str, Any] = {"folder": plan.folder, "options": options, "checkpoint_seconds": checkpoint_seconds}
@@ -230,7 +219,7 @@ def _trained(
         return run_recipe(plan.recipe, plan.training_data(), **run).record
     print_start(plan, options, display.shown, timeout)
     with display:
-        record = run_recipe(plan.recipe, plan.training_data(), callback=CallbackList(display, *callbacks), **run).record
+        record = run_recipe(plan.recipe, plan.training_data(), callback=display, **run).record
     _draw(record, plan.folder)
     return record
 
@@ -246,27 +235,27 @@ def _draw(record: Record, folder: Path) -> None:
             draw_curves(record.as_dict(), folder)
 
 
+def _going_on(folder: Path) -> str:
+    """What the same command does after the run was stopped."""
+    kept = (folder / "checkpoint.safetensors").is_file()
+    way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
+    return f"the same command {way} in {folder}"
+
+
 @contextmanager
-def _endings(plan: RunPlan, as_json: bool, stopped: Stopped) -> Iterator[None]:
-    """Report an early end of the run, from one of the processes, with its exit status."""
+def _endings(plan: RunPlan, as_json: bool) -> Iterator[None]:
+    """Report an early end of the run with its exit status."""
     from noiseproof.cli.train_view import as_json_text
     from noiseproof.plugins import place_in
     from noiseproof.train import DivergenceError, OutOfMemoryError, Record
-    from noiseproof.train.distributed import LostProcessError
 
     speaks = os.environ.get("RANK", "0") == "0"
-    problem = Console(stderr=True, quiet=not speaks)
     try:
         yield
-    except KeyboardInterrupt:
-        kept = (plan.folder / "checkpoint.safetensors").is_file()
-        way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
-        problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", soft_wrap=True)
-        raise typer.Exit(stopped.status) from None
     except DivergenceError as error:
-        problem.print(f"[bold red]diverged:[/] {escape(str(error))}", soft_wrap=True)
         record = Record.read(plan.folder)
         if speaks and record is not None:
+            Console(stderr=True).print(f"[bold red]diverged:[/] {escape(str(error))}", soft_wrap=True)
             _draw(record, plan.folder)
             if as_json:
                 typer.echo(as_json_text(record, plan.folder))
@@ -278,16 +267,7 @@ def _endings(plan: RunPlan, as_json: bool, stopped: Stopped) -> Iterator[None]:
             error = ValueError(f"model {plan.recipe.model!r}: {' '.join(str(error).split())}{place}")
         elif own or (isinstance(error, RuntimeError) and not isinstance(error, OutOfMemoryError)):
             raise  # from the user's own code, or a fault of ours: the trace says where
-        if not speaks or (isinstance(error, LostProcessError) and not error.timed_out):
-            _let_others_speak()
-            fail(f"process {os.environ['RANK']}: {error}")
-        fail(error)
-
-
-def _let_others_speak() -> None:
-    """Of processes that end together one says why; torchrun ends this one meanwhile, with SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    time.sleep(FIRST_SPEAKS)
+        fail(error if speaks else f"process {os.environ['RANK']}: {error}")
 
 
 def _is_foreign(error: BaseException) -> bool:

@@ -103,7 +103,6 @@ class RunDisplay(ProgressBar, Callback):
     def __init__(self, shown: Console | None, every: int = 1) -> None:
         super().__init__(shown)
         self.every = every
-        self.within = -1  # the epoch that a line was last printed in, counted from 0
 
     def on_train_begin(self, record: Record, epochs_done: int) -> None:
         constant = f", less its constant {record.loss_constant:g}" if record.loss_constant else ""
@@ -125,13 +124,7 @@ class RunDisplay(ProgressBar, Callback):
         self.done = epoch * self.examples + done
         self._move(epoch)
         if self.is_due:
-            self.within = epoch
             self.line(f"{self._label(epoch + 1)}  {done} of {total}  {self._speed()}")
-
-    def on_evaluation_begin(self, epoch: int) -> None:
-        self._move(epoch, "evaluating")
-        if self.within == epoch:  # the epoch is long, so its evaluation may be too
-            self.line(f"{self._label(epoch + 1)}  evaluating")
 
     def on_epoch_end(self, facts: Epoch) -> None:
         self.done = facts.epoch * self.examples
@@ -146,8 +139,8 @@ class RunDisplay(ProgressBar, Callback):
         left = self.left(self.done, self.epochs * self.examples)
         return f"{self.pace(self.done):,.0f} examples/s  {left}" if left else ""
 
-    def _move(self, epoch: int, doing: str = "") -> None:
-        self.update(self._label(epoch + 1), self.done, self.epochs * self.examples, doing or self._speed())
+    def _move(self, epoch: int) -> None:
+        self.update(self._label(epoch + 1), self.done, self.epochs * self.examples, self._speed())
 
 
 def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:
@@ -189,15 +182,12 @@ def result_line(record: Record) -> str:
 
     parts = [
         percent("test_accuracy", f"test accuracy in the last epoch, {result.get('epoch')}"),
-        *(percent(f"{name}_accuracy", f"on {name}") for epoch in record.epochs[-1:] for name in epoch.other_accuracies),
+        *(percent(f"{name}_accuracy", f"on {name}") for name in record.task.get("other_tests", ())),
         percent("right_labels_learned", "of the right labels learned"),
         percent("wrong_labels_memorised", "of the wrong labels memorised"),
     ]
     if result.get("test_accuracy") is None:
         parts[0] = percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")
-    for key, where in (("images_left_out", "training"), ("test_images_left_out", "test")):
-        if left_out := result.get(key):
-            parts.append(f"damaged {where} images left out: {left_out}")
     return "; ".join(part for part in parts if part)
 
 

@@ -1,7 +1,7 @@
 """Losses compared with each other on the same seeds, with paired statistics.
 
 paired   ranks, intervals and groups of paired accuracies
-result   Comparison: the table in every format, and a picture
+result   Comparison: the table in every format
 runs     the runs behind it: planned, found in their folders, trained in processes
 """
 
@@ -136,8 +136,8 @@ def _compared(runs: ComparisonRuns, jobs: int | None, progress: ComparisonProgre
     if progress is not None:
         for text in data_warnings(recipe, runs.data):
             progress.on_warning(text)
-        progress.on_begin(runs.describe(), len(missing), sum(run.recipe.epochs for run in missing))
-    errors = runs.train(jobs, progress)
+        progress.on_begin(runs.describe(len(missing)), len(missing))
+    errors = runs.train(missing, jobs, progress)
     results = [runs.result(one) for one in runs.competitors]
     return Comparison(runs.setting(), results, tuple(runs.test_notes()), tuple(errors))
 

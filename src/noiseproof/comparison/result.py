@@ -1,14 +1,11 @@
-"""The result of a comparison: a table with paired intervals and groups, as text, Markdown, LaTeX, JSON, CSV or a picture."""
+"""The result of a comparison: a table with paired intervals and groups, as text, Markdown, LaTeX or JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +19,8 @@ from noiseproof.comparison.paired import (
     Sample,
     rank_paired,
 )
-from noiseproof.io.files import write_whole
 
 HEADER = ("loss", "regularisation", "mean", "std", "n", "difference to the best", "group")
-CSV_COLUMNS = ["loss", "decay", "mean", "std", "n", "difference", "low", "high", "basis", "groups"]
-CSV_COLUMNS += ["diverged", "failed", "missed", "accuracies"]
 NUMBER_COLUMNS = (2, 3, 4)
 LATEX_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     c: f"\\{c}" for c in "&%$#_{}"
@@ -124,7 +118,7 @@ class Comparison:
         return "".join(letter if name in group else " " for letter, group in zip(letters, self.ranking.groups, strict=False))
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each competitor, as JSON and CSV have it."""
+        """A row for each competitor, as JSON has it."""
         found = []
         for one, ranked, letters in self.rows():
             sample = Sample.of(list(one.accuracies.values()))
@@ -245,40 +239,6 @@ class Comparison:
         facts = {"setting": self.setting, "losses": self.table(), "verdict": self.verdict(), "notes": self.notes()}
         return json.dumps(facts, indent=1)
 
-    def to_csv(self) -> str:
-        """:meth:`table` as CSV with a header; seeds and accuracies are lists with spaces between."""
-        out = io.StringIO()
-        writer = csv.DictWriter(out, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        for row in self.table():
-            low, high = row["interval"] or (None, None)
-            lists = {key: " ".join(map(str, row[key])) for key in ("diverged", "failed")}
-            accuracies = " ".join(f"{seed}:{value:g}" for seed, value in row["accuracies"].items())
-            writer.writerow({**row, **lists, "low": low, "high": high, "accuracies": accuracies})
-        return out.getvalue().rstrip("\n")
-
-    def plot(self, path: str | Path) -> None:
-        """Draw a dot for each seed, a bar for the mean, and the intervals of the differences, as a PNG file.
-
-        Args:
-            path: The file to write; it is written whole or not at all.
-
-        Raises:
-            ImportError: If matplotlib is not installed.
-        """
-        figure = _figure(self)
-        write_whole(Path(path), lambda place: figure.savefig(place, format="png", dpi=130))
-
-
-FORMATS = {
-    "table": str,
-    "markdown": Comparison.to_markdown,
-    "latex": Comparison.to_latex,
-    "json": Comparison.to_json,
-    "csv": Comparison.to_csv,
-}
-"""The formats of the command line"""
-
 
 def _difference(one: CompetitorResult, ranked: RankedCompetitor | None) -> str:
     if ranked is None:
@@ -291,38 +251,3 @@ def _difference(one: CompetitorResult, ranked: RankedCompetitor | None) -> str:
 
 def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"  # adding 0.0 removes the sign of a zero
-
-
-def _figure(found: Comparison) -> Any:
-    """The interval of a difference is drawn from the mean of the best."""
-    from matplotlib.figure import Figure
-
-    rows = found.rows()
-    figure = Figure(figsize=(7, 1.3 + 0.45 * len(rows)), layout="constrained")
-    axis = figure.subplots()
-    best = found.ranking.competitors[0].sample.mean if found.ranking.competitors else 0.0
-    for place, (one, ranked, _) in enumerate(rows):
-        values = list(one.accuracies.values())
-        axis.plot(values, [place] * len(values), "o", color="#2b6cb0", alpha=0.6, markersize=5, mew=0)
-        if values:
-            axis.plot([sum(values) / len(values)], [place], "|", color="black", markersize=16, mew=1.5)
-        if ranked is not None and ranked.interval is not None:
-            axis.plot([best + end for end in ranked.interval], [place + 0.25] * 2, "-", color="#dd6b20", linewidth=2)
-        if ranked is None:
-            where = ("axes fraction", "data")
-            axis.annotate(one.missing, (0.01, place), xycoords=where, va="center", fontsize=8, color="#c1121f")
-    if found.ranking.competitors:
-        axis.axvline(best, color="0.7", linewidth=1, zorder=0)
-    several = len({one.regularisation for one in found.competitors}) > 1
-    names = [f"{one.loss}, {one.regularisation}" if several else one.loss for one, _, _ in rows]
-    labels = [f"{name}  {''.join(letters.split())}" for name, (_, _, letters) in zip(names, rows, strict=True)]
-    axis.set_yticks(range(len(rows)), labels)
-    axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_xlabel(
-        "test accuracy, %: dots are seeds, | their mean; orange: 95 % interval of the\n"
-        "difference to the best, drawn from the best's mean",
-        fontsize=9,
-    )
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.set_title(f"{found.setting.get('data', '')}, {found.setting.get('noise', '')}", fontsize=10)
-    return figure

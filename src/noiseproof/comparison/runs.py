@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -15,12 +16,9 @@ from noiseproof.data import Dataset
 from noiseproof.losses import find_loss
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
 from noiseproof.train import (
-    Callback,
     DivergenceError,
-    Epoch,
     Outcome,
     Recipe,
-    Record,
     RunOptions,
     RunStore,
     StoredRun,
@@ -28,12 +26,10 @@ from noiseproof.train import (
     identity,
     load,
 )
-from noiseproof.train.executors import LocalExecutor, ProcessExecutor, RunList, WorkerError
+from noiseproof.train.executors import AnyOutcome, Executor, LocalExecutor, ProcessExecutor, RunList, WorkerError
 from noiseproof.train.network import loss_code_hash
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.record_files import describe_missed_classes
-from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun
-from noiseproof.train.runs import recipe_key
 
 PAGE = "docs/choosing.md says how often that picks the best loss"
 SHARED_FIELDS = ("noise", "model", "optimiser", "lr", "schedule", "epochs", "batch", "augment", "precision")
@@ -43,13 +39,12 @@ SHARED_FIELDS = ("noise", "model", "optimiser", "lr", "schedule", "epochs", "bat
 class ComparisonProgress(Protocol):
     """Is called while a comparison proceeds."""
 
-    def on_begin(self, description: str, runs: int, epochs: int) -> None:
-        """Before training: what is compared, and how many runs and epochs are to be trained.
+    def on_begin(self, description: str, runs: int) -> None:
+        """Before training: what is compared, and how many runs are to be trained.
 
         Args:
             description: What is compared.
             runs: How many runs are to be trained.
-            epochs: How many epochs, of all runs.
         """
 
     def on_warning(self, text: str) -> None:
@@ -57,13 +52,6 @@ class ComparisonProgress(Protocol):
 
         Args:
             text: The warning.
-        """
-
-    def on_epochs(self, done: int) -> None:
-        """How many epochs of all runs are done.
-
-        Args:
-            done: The number of epochs.
         """
 
     def on_run_end(self, text: str) -> None:
@@ -132,12 +120,12 @@ class ComparisonRuns:
             **noise,
         }
 
-    def describe(self) -> str:
-        """The data, how the networks are trained, and how many runs there are."""
+    def describe(self, left: int) -> str:
+        """The data, how the networks are trained, how many runs there are, and how many are left to train."""
         data, facts = self.data, self.setting()
         wrong = "labels as given" if data.wrong is None else f"{int(data.wrong.sum())} labels wrong ({facts['noise']})"
         test = 0 if data.test is None else len(data.test)
-        total, left = len(self.competitors) * len(self.data_facts), len(self.missing())
+        total = len(self.competitors) * len(self.data_facts)
         losses = len({one.loss for one in self.competitors})
         sizes = ["1 loss" if losses == 1 else f"{losses} losses", _count(len(self.data_facts), "seed")]
         if losses < len(self.competitors):
@@ -151,51 +139,57 @@ class ComparisonRuns:
         lines.append(f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {budget}, for all")
         return "\n".join([*lines, f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"])
 
-    def planned(self, seed: int, recipe: Recipe) -> PlannedRun[Recipe]:
-        """With its run in the store, which must have been trained on the same content of the data."""
-        facts = {key: value for key, value in self.data_facts[seed].items() if key != "loss"}
+    def stored(self, recipe: Recipe) -> StoredRun | None:
+        """The run in the store, which must have been trained on the same content of the data."""
+        facts = {key: value for key, value in self.data_facts[recipe.seed].items() if key != "loss"}
         if (code := loss_code_hash(recipe)) is not None:
             facts["loss"] = code  # of one's own loss, which the other competitors do not have
-        stored = self.store.find(identity(recipe.as_dict(), facts))
-        if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
+        found = self.store.find(identity(recipe.as_dict(), facts))
+        if found is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
-        return PlannedRun(recipe, recipe.as_dict(), stored)
+        return found
 
-    def missing(self) -> list[PlannedRun[Recipe]]:
+    def missing(self) -> list[Recipe]:
         """What is to be trained, seed by seed."""
-        every = (self.planned(seed, one.recipes[seed]) for seed in self.data_facts for one in self.competitors)
-        return [run for run in every if run.status not in ENDED]
+        every = (one.recipes[seed] for seed in self.data_facts for one in self.competitors)
+        return [recipe for recipe in every if (run := self.stored(recipe)) is None or run.status == "running"]
 
-    def train(self, jobs: int | None, progress: ComparisonProgress | None = None) -> list[str]:
+    def train(self, missing: Sequence[Recipe], jobs: int | None, progress: ComparisonProgress | None) -> list[str]:
         """Train what is missing. Returns the errors of runs that failed; one that diverged has a result."""
-        missing = self.missing()
-        following = _Following(missing, self._names(), progress)
+        alone = len({one.loss for one in self.competitors}) == len(self.competitors)
+        names = {
+            id(recipe): one.loss if alone else f"{one.loss}, {one.regularisation}"
+            for one in self.competitors
+            for recipe in one.recipes.values()
+        }
+        errors = []
+
+        def ended(recipe: Recipe, outcome: AnyOutcome) -> None:
+            result, failed = _in_words(outcome)
+            text = f"{names[id(recipe)]}, seed {recipe.seed}: {result}"
+            if failed:
+                errors.append(text)
+            if progress is not None:
+                progress.on_run_end(text)
+
         on_cpu, small = self.options.device.type == "cpu", self.data.train.kind == "features"
         if jobs is None and on_cpu:
             cores = torch.get_num_threads()
             jobs = max(1, cores // (self.options.threads or (1 if small else cores)))  # a small network does not fill two
         processes = min(jobs or 1, len(missing)) if on_cpu else 1
-        executor = ProcessExecutor(self.options, processes, self.held) if processes > 1 else LocalExecutor(self.options)
         at_once = None if processes > 1 else jobs
-        wanted = RunList(missing, self.store, self.folder, at_once, callback=following.callback, on_outcome=following.ended)
+        executor: Executor = LocalExecutor(self.options)
+        if processes > 1:
+            executor = ProcessExecutor(self.options, processes, self.held)
         with closing(executor):
-            executor.run(wanted)
-        return following.errors
-
-    def _names(self) -> dict[str, str]:
-        """What each run is called, without its seed."""
-        alone = len({one.loss for one in self.competitors}) == len(self.competitors)
-        return {
-            recipe_key(recipe.as_dict()): one.loss if alone else f"{one.loss}, {one.regularisation}"
-            for one in self.competitors
-            for recipe in one.recipes.values()
-        }
+            executor.run(RunList(missing, self.store, self.folder, at_once, on_outcome=ended))
+        return errors
 
     def result(self, one: Competitor) -> CompetitorResult:
         """What the runs of a competitor gave."""
-        found = {seed: self.planned(seed, recipe) for seed, recipe in one.recipes.items()}
-        finished = {seed: run.stored for seed, run in found.items() if run.stored and run.status == "finished"}
-        diverged = tuple(seed for seed, run in found.items() if run.status == "diverged")
+        found = {seed: self.stored(recipe) for seed, recipe in one.recipes.items()}
+        finished = {seed: run for seed, run in found.items() if run and run.status == "finished"}
+        diverged = tuple(seed for seed, run in found.items() if run and run.status == "diverged")
         failed = tuple(seed for seed in found if seed not in finished and seed not in diverged)
         accuracies = {}
         for seed, run in finished.items():
@@ -212,7 +206,7 @@ class ComparisonRuns:
             raise ValueError("a run without a folder, or data without a test split, cannot be corrected")
         trained = load(run.folder, device=options.device, model=recipe.model if ":" in recipe.model else None)
         seen, predicted = [], []
-        for indices, logits in trained.batches(test, workers=options.workers, skip_corrupt=options.skip_corrupt):
+        for indices, logits in trained.batches(test, workers=options.workers):
             seen.append(indices)
             predicted.append(logits.argmax(1).cpu().numpy())
         value, error = clean_accuracy(np.concatenate(predicted), test.labels[np.concatenate(seen)], noise)
@@ -256,42 +250,6 @@ def _noise_of_test_labels(text: str | None, recipe: Recipe, data: TrainingData) 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
-
-
-class _Following:
-    """Counts the epochs of all runs and collects errors, for the caller's progress."""
-
-    def __init__(
-        self, runs: Sequence[PlannedRun[Recipe]], names: Mapping[str, str], progress: ComparisonProgress | None
-    ) -> None:
-        self.names, self.progress, self.errors = names, progress, list[str]()
-        self.epochs = dict.fromkeys((recipe_key(run.recipe.as_dict()) for run in runs), 0)
-
-    def reached(self, recipe: Recipe, epoch: int) -> None:
-        self.epochs[recipe_key(recipe.as_dict())] = epoch
-        if self.progress is not None:
-            self.progress.on_epochs(sum(self.epochs.values()))
-
-    def callback(self, run: PlannedRun[Recipe]) -> Callback:
-        """Follows a run."""
-        following = self
-
-        class Epochs(Callback):
-            def on_train_begin(self, record: Record, epochs_done: int) -> None:
-                following.reached(run.recipe, epochs_done)
-
-            def on_epoch_end(self, facts: Epoch) -> None:
-                following.reached(run.recipe, facts.epoch)
-
-        return Epochs()
-
-    def ended(self, run: PlannedRun[Recipe], outcome: AnyOutcome) -> None:
-        recipe, (result, failed) = run.recipe, _in_words(outcome)
-        text = f"{self.names[recipe_key(recipe.as_dict())]}, seed {recipe.seed}: {result}"
-        self.errors += [text] if failed else []
-        if self.progress is not None:
-            self.progress.on_run_end(text)
-        self.reached(recipe, recipe.epochs)
 
 
 def _in_words(outcome: AnyOutcome) -> tuple[str, bool]:
@@ -360,16 +318,9 @@ def parse_regularisation(text: str | None) -> list[dict[str, float]]:
 
 def _split(text: str) -> list[str]:
     """At the commas outside brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    if depth:
+    if text.count("(") != text.count(")") or text.count("[") != text.count("]"):
         raise ValueError(f"a bracket is not closed, or not opened, in {text!r}")
-    parts = [part.strip() for part in parts]
+    parts = [part.strip() for part in re.split(r",(?![^(\[]*[)\]])", text)]
     if not all(parts):
         raise ValueError(f"a name is missing next to a comma in {text!r}")
     return parts

@@ -62,8 +62,6 @@ class ImageLoader:
         shuffle: Whether each epoch has an order of its own.
         workers: Processes that decode; 0 decodes here.
         device: Where batches are put.
-        skip_corrupt: Leave a damaged image out of its batch; :attr:`skipped` lists its path. A batch of damaged images
-            only is an error all the same.
         rank: Number of this process.
         world: Number of processes.
         drop_last: Leave out a short last batch.
@@ -91,7 +89,6 @@ class ImageLoader:
         shuffle: bool,
         workers: int,
         device: str | torch.device,
-        skip_corrupt: bool = False,
         rank: int = 0,
         world: int = 1,
         drop_last: bool = False,
@@ -101,12 +98,11 @@ class ImageLoader:
         if not isinstance(framing, Framing):
             raise TypeError(f"framing must be a Framing (Resize, ResizeCenterCrop, RandomResizedCrop), got {framing!r}")
         self.files, self.framing = files, framing
-        self.shuffle, self.drop_last, self.skip_corrupt = shuffle, drop_last, skip_corrupt
+        self.shuffle, self.drop_last = shuffle, drop_last
         self.batch_size = check_integer("batch_size", batch_size, at_least=1)
         self.seed, self.device = _check_word("seed", seed), torch.device(device)
         self.workers = check_integer("workers", workers, at_least=0)
         self.rank, self.world = check_integer("rank", rank, at_least=0), check_integer("world", world, at_least=1)
-        self.skipped: list[str] = []  # the paths left out so far in the epoch begun last, in the order of the batches
         self._check_shares()
         self._sampler = _Sampler()
         self._engine: DataLoader[_Decoded] | None = None
@@ -131,7 +127,6 @@ class ImageLoader:
         """
         _check_word("epoch", n)
         self._begun = begun = object()
-        self.skipped = []
         return self._batches(n, begun)
 
     def close(self) -> None:
@@ -148,7 +143,8 @@ class ImageLoader:
         self._sampler.requests = self._requests(n)
         self._iterator = iter(self._engine)
         while (decoded := next(self._iterator, None)) is not None:
-            self._report(decoded.faults, len(decoded.indices))
+            if decoded.fault is not None:
+                raise decoded.fault
             images, labels, indices = (tensor.to(self.device, non_blocking=True) for tensor in decoded[:3])
             yield ImageBatch(images.permute(0, 3, 1, 2), labels, indices)
             self._check_begun(n, begun)  # the next batch would be of the other epoch
@@ -162,7 +158,7 @@ class ImageLoader:
     def _start(self) -> DataLoader[_Decoded]:
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         return DataLoader(
-            _Decoder(self.framing, self.seed, self.skip_corrupt),
+            _Decoder(self.framing, self.seed),
             batch_size=None,  # a request is a whole batch
             sampler=self._sampler,
             collate_fn=_as_it_is,
@@ -186,16 +182,6 @@ class ImageLoader:
 
     def _share(self, count: int) -> tuple[int, int]:
         return self.rank * count // self.world, (self.rank + 1) * count // self.world
-
-    def _report(self, faults: list[tuple[str, Exception]], left: int) -> None:
-        for path, error in faults:
-            if not isinstance(error, DataError):
-                raise error
-            if not self.skip_corrupt:
-                raise DataError(f"{error}; --skip-corrupt (skip_corrupt=True) leaves out damaged files") from error
-            self.skipped.append(path)
-        if not left:
-            raise DataError(f"every image of a batch is damaged, {len(faults)} of them; the first: {faults[0][1]}")
 
     def _check_shares(self) -> None:
         count, rest = len(self.files), len(self.files) % self.batch_size
@@ -222,12 +208,12 @@ class _Request(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """Sent back: images uint8 ``[B, H, W, 3]``, and the errors of the others, which if raised would arrive as mere text."""
+    """Sent back: images uint8 ``[B, H, W, 3]``, or the error of one, which if raised would arrive as mere text."""
 
     images: Tensor
     labels: Tensor
     indices: Tensor
-    faults: list[tuple[str, Exception]]
+    fault: Exception | None = None
 
 
 class _Sampler:
@@ -241,24 +227,20 @@ class _Sampler:
 
 
 class _Decoder(TorchDataset[_Decoded]):
-    def __init__(self, framing: Framing, seed: int, skip_corrupt: bool) -> None:
-        self.framing, self.seed, self.skip_corrupt = framing, seed, skip_corrupt
+    def __init__(self, framing: Framing, seed: int) -> None:
+        self.framing, self.seed = framing, seed
 
     def __getitem__(self, request: _Request) -> _Decoded:
         images = np.empty((len(request.paths), *self.framing.frame_size, 3), np.uint8)
-        kept: list[int] = []
-        faults: list[tuple[str, Exception]] = []
+        labels, indices = torch.from_numpy(request.labels), torch.from_numpy(request.indices)
+        batch = _Decoded(torch.from_numpy(images), labels, indices)
         for k, path in enumerate(request.paths):
             try:
                 key = (self.seed, request.epoch, FRAMING, int(request.indices[k]))
-                images[len(kept)] = framed(path, self.framing, key)
-                kept.append(k)
+                images[k] = framed(path, self.framing, key)
             except (DataError, OSError) as error:
-                faults.append((path, error))
-                if not self.skip_corrupt:
-                    break
-        labels, indices = torch.from_numpy(request.labels[kept]), torch.from_numpy(request.indices[kept])
-        return _Decoded(torch.from_numpy(images[: len(kept)]), labels, indices, faults)
+                return batch._replace(fault=error)
+        return batch
 
 
 def _end_with_parent(worker: int) -> None:
@@ -361,8 +343,7 @@ def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:
             faults.append(str(error))
     if faults:
         count = f" ({len(faults)} of {len(files)} images are damaged)" if len(faults) > 1 else ""
-        way = "--skip-corrupt leaves out damaged files (train and compare: together with --set size=none)"
-        raise DataError(f"{'; '.join(faults[:MAX_NAMED_FAULTS])}{count}; {way}")
+        raise DataError(f"{'; '.join(faults[:MAX_NAMED_FAULTS])}{count}")
     _decoded[files] = size, pixels
     return pixels
 

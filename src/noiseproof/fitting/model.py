@@ -184,15 +184,12 @@ class FittedModel:
             found[rows] = self.noise.class_probabilities(np.stack([self._view(name, x) for name in self.noise.names]))
         return found
 
-    def batches(
-        self, x: Examples, *, workers: int = 0, skip_corrupt: bool = False
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def batches(self, x: Examples, *, workers: int = 0) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Predict examples batch by batch, as a network does.
 
         Args:
             x: What :meth:`read` returned.
             workers: Without effect.
-            skip_corrupt: Without effect.
 
         Returns:
             An iterator over the positions of a batch, and the logarithms of its probabilities as logits.

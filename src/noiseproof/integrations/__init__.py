@@ -2,5 +2,4 @@
 
 transformers   TrainerLoss, for Hugging Face's Trainer and TRL's
 skorch         NoiseRobustNet, whose predictions are probabilities
-fastai         FlatLoss, whose predictions are probabilities
 """

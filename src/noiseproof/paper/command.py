@@ -19,11 +19,11 @@ from noiseproof.io.text import duration
 from noiseproof.paper.plan import PaperRun, about
 from noiseproof.paper.recipes import SEEDS
 from noiseproof.paper.reproduction import PRECISIONS, Reproduction, reproduce, why_absent
+from noiseproof.paper.run_list import PlannedRun, RunListOutcome
 from noiseproof.paper.tables import check_format
 from noiseproof.train import Callback, DivergenceError, Epoch, Outcome, Record, RunOptions
-from noiseproof.train.executors import Executor, LocalExecutor, RayExecutor
+from noiseproof.train.executors import AnyOutcome, Executor, LocalExecutor, RayExecutor
 from noiseproof.train.plan import device_named
-from noiseproof.train.run_list import AnyOutcome, PlannedRun, RunListOutcome
 
 MAX_SEEDS = 100
 

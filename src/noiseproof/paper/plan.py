@@ -14,9 +14,10 @@ from noiseproof.io.text import did_you_mean
 from noiseproof.losses import find_loss
 from noiseproof.paper.published import Cell, cells
 from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, differences, recipe, recipe_of
+from noiseproof.paper.run_list import ENDED, J, PlannedRun
 from noiseproof.paper.settings import PROFILES, Difference
 from noiseproof.train import Recipe, override
-from noiseproof.train.run_list import ENDED, J, PlannedRun, concurrent_runs
+from noiseproof.train.executors import concurrent_runs
 
 FIRST_LOSSES = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""

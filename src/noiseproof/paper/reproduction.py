@@ -26,13 +26,13 @@ from noiseproof.paper.page import paper_page
 from noiseproof.paper.plan import H200_EPOCH_SECONDS, Curve, PaperRun, RunCosts, choose, plan_text, planned_runs, shard
 from noiseproof.paper.published import Cell
 from noiseproof.paper.recipes import SEEDS, TRAINED_ON
+from noiseproof.paper.run_list import ENDED, PlannedRun, RunListOutcome, plan_runs
 from noiseproof.paper.settings import PROFILES
 from noiseproof.paper.tables import formatted
 from noiseproof.train import Callback, DivergenceError, Outcome, Recipe, Record, RunStore, StoredRun
-from noiseproof.train.executors import Executor, LocalExecutor, RunList
+from noiseproof.train.executors import AnyOutcome, Executor, LocalExecutor, RunList
 from noiseproof.train.record import RECORD
 from noiseproof.train.record_files import compact, merge, read_records, run_line, write_records
-from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun, RunListOutcome, plan_runs
 from noiseproof.train.runs import identity
 
 PRECISIONS = ("bf16", "tf32", "float32")
@@ -201,22 +201,29 @@ class Reproduction:
             What finished, failed and was not started.
         """
 
-        def ended(run: PlannedRun[PaperRun], outcome: AnyOutcome) -> None:
+        planned = {id(run.recipe): run for run in runs}
+
+        def ended(recipe: Recipe, outcome: AnyOutcome) -> None:
             with self.lock:
                 if isinstance(outcome, Outcome):
                     self.costs.add(outcome.record.as_dict(), just_now=True)
                 elif not isinstance(outcome, Exception):
                     self.costs.add(outcome)
-                on_run_end(run, outcome)
+                on_run_end(planned[id(recipe)], outcome)
                 try:
                     if self.records_file is not None:
-                        self.records_file.add_outcome(run.recipe, outcome)
+                        self.records_file.add_outcome(recipe, outcome)
                 except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
                     self.not_recorded += 1
                     on_record_error(error)
 
-        wanted = RunList(runs, self.store, self.data, at_once, minutes, self.costs.until_end, callback, ended)
-        return self.executor.run(wanted)
+        wanted = RunList(
+            [run.recipe for run in runs], self.store, self.data, at_once, minutes,
+            seconds=lambda recipe, width: self.costs.until_end(planned[id(recipe)], width),
+            callback=lambda recipe: callback(planned[id(recipe)]),
+            on_outcome=ended,
+        )  # fmt: skip
+        return RunListOutcome(runs, self.executor.run(wanted))
 
     def record_ended_runs(self) -> None:
         """Add to the file of records what ended when an earlier call was killed."""

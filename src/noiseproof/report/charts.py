@@ -222,8 +222,6 @@ def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
     epochs, recipe = record["epochs"], record["recipe"]
     numbers = [epoch["epoch"] for epoch in epochs]
     curves = {name: [epoch.get(key) for epoch in epochs] for key, name in SERIES.items()}
-    others = [epoch.get("other_accuracies", {}) for epoch in epochs]
-    curves |= {name: [shares.get(name) for shares in others] for name in others[-1]}
     figure = Figure(figsize=(9, 3.4))
     left, right = figure.subplots(1, 2)
     figure.subplots_adjust(0.07, 0.15, 0.99, 0.91)  # a constrained layout takes three times as long to draw

@@ -7,22 +7,21 @@ batch_loader   batches, from memory or from image files, a function of seed and 
 network        the recipe's network
 engine         how a run computes its epochs: RunOptions, the plain engine on torch.optim, and which engine suits
 fast           the fast engine, a step in a CUDA graph
-run            one network in training, and which batch fits into the memory
-loop           train: epochs, callbacks, records, checkpoints, resuming
+run            one network in training
+loop           train: epochs, what follows them, records, checkpoints, resuming
 record         what a run writes about itself, its result and warnings
 record_files   records of runs as JSON lines, and folders of runs as such lines
 runs           the runs in a folder, found by what they are; checkpoints, and how sure a run was of each given label
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared
 predictions    predict_data: the predictions of new examples, saved as CSV, JSON or npz
-run_list       many runs in order, and what is known of each: what is finished is not run again
-executors      where they are trained: concurrently in this process, in processes of this machine, on a Ray cluster
+executors      lists of runs, and where they are trained: in this process, in processes of this machine, on a Ray cluster
 distributed    several processes that train one network
 """
 
 from noiseproof.train.engine import RunOptions
 from noiseproof.train.executors import train_concurrently
-from noiseproof.train.loop import Callback, CallbackList, Outcome, TensorBoard, train
+from noiseproof.train.loop import Callback, Outcome, train
 from noiseproof.train.plan import RunPlan, own_recipe, plan_run
 from noiseproof.train.predictions import PredictionTable, predict_data
 from noiseproof.train.recipe import Recipe, override
@@ -33,8 +32,8 @@ from noiseproof.train.trained import TrainedClassifier, load
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, with_noise
 
 __all__ = [
-    "Callback", "CallbackList", "CheckpointError", "DivergenceError", "Epoch", "OutOfMemoryError", "Outcome",
+    "Callback", "CheckpointError", "DivergenceError", "Epoch", "OutOfMemoryError", "Outcome",
     "PredictionTable", "Predictions", "Recipe", "Record", "Run", "RunOptions", "RunPlan", "RunStore", "StoredRun",
-    "TensorBoard", "TrainedClassifier", "TrainingData", "folder_name", "identity", "load", "override", "own_recipe",
+    "TrainedClassifier", "TrainingData", "folder_name", "identity", "load", "override", "own_recipe",
     "plan_run", "predict_data", "prepare", "resolve_auto", "train", "train_concurrently", "with_noise",
 ]  # fmt: skip

@@ -372,7 +372,6 @@ class FileLoader:
         seed: int,
         device: torch.device,
         workers: int,
-        skip_corrupt: bool = False,
         process: Rank = SINGLE,
     ) -> None:
         train_framing, test_framing = transforms.train_framing, transforms.test_framing
@@ -385,7 +384,7 @@ class FileLoader:
             )
         self.augment = transforms.train
         self.transforms, self.seed, self.device, self.files = transforms, seed, device, files
-        shared: dict[str, Any] = {"seed": seed, "workers": workers, "device": device, "skip_corrupt": skip_corrupt}
+        shared: dict[str, Any] = {"seed": seed, "workers": workers, "device": device}
         shared |= {"rank": process.rank, "world": process.world}
         drop = 0 < len(files) % batch < process.world
         self._make_train = partial(ImageLoader, files, train_framing, batch_size=batch, shuffle=True, drop_last=drop, **shared)
@@ -401,11 +400,6 @@ class FileLoader:
 
     def steps(self) -> int:
         return len(self._train)
-
-    @property
-    def skipped(self) -> list[str]:
-        """Damaged images left out, on request, in the current epoch."""
-        return self._train.skipped
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         # Drawn for every file, so that an image's augmentation depends neither on its batch nor on the number of processes.

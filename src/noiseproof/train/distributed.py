@@ -11,33 +11,27 @@ import gc
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from noiseproof.train.batch_loader import SINGLE, Rank
 
-Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 PROCESS_TIMEOUT = 600.0
 """Seconds that a process waits for another; rank 0 may write a large checkpoint meanwhile, on a slow disk"""
-TIMED_OUT = re.compile(r"timed out|timeout", re.I)
-CONNECTION_LOST = re.compile(
-    r"connection (was )?(closed|reset|refused)|broken pipe|peer .*(closed|exited)|remote process exited", re.I
+LOST = re.compile(
+    r"timed out|timeout|connection (was )?(closed|reset|refused)|broken pipe|peer .*(closed|exited)|remote process exited", re.I
 )
+"""In what Gloo and NCCL say of a process that has ended, was stopped or hangs"""
 
 
 class LostProcessError(ConnectionError):
     """Another of the processes does not answer, or has ended."""
-
-    def __init__(self, message: str, timed_out: bool) -> None:
-        super().__init__(message)
-        self.timed_out = timed_out
 
 
 @contextmanager
@@ -46,20 +40,13 @@ def answering(world: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        text = str(error)
-        if world == 1 or not (TIMED_OUT.search(text) or CONNECTION_LOST.search(text)):
+        if world == 1 or not LOST.search(str(error)):
             raise
-        timed_out = TIMED_OUT.search(text) is not None
-        reason = "does not answer: it was stopped, or hangs" if timed_out else "has ended"
+        first_line = re.sub(r"^\[.*?\]\s*", "", str(error).splitlines()[0])[:160]
         raise LostProcessError(
-            f"another of the {world} processes {reason} ({_first_line(text)}); "
-            "the same command goes on from the last checkpoint",
-            timed_out,
+            f"another of the {world} processes has ended or does not answer ({first_line}); the same command goes on from "
+            "the last checkpoint"
         ) from error
-
-
-def _first_line(text: str) -> str:
-    return re.sub(r"^\[.*?\]\s*", "", text.splitlines()[0])[:160]
 
 
 @contextmanager
@@ -89,69 +76,8 @@ def process_group(device: torch.device, timeout: float = PROCESS_TIMEOUT) -> Ite
 
 def joined(network: nn.Module, device: torch.device, unused: bool) -> nn.Module:
     """The network with BatchNorm over the whole batch and averaged gradients, of which some parameters may have none."""
-    with_norms = shared_norms(network) if device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
+    if device.type == "cpu" and any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules()):
+        raise ValueError("torch shares BatchNorm among processes on GPUs alone: on a CPU, train this network in one process")
+    shared = nn.SyncBatchNorm.convert_sync_batchnorm(network)
     devices = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
-
-
-def shared_norms(network: nn.Module) -> nn.Module:
-    """The network, of which each BatchNorm has become one over all processes, where it is and as what it is."""
-    for module in list(network.modules()):
-        if isinstance(module, Norm):
-            if module.momentum is None or not module.track_running_stats:
-                raise ValueError("BatchNorm without running statistics, or with cumulative ones, cannot be shared by processes")
-            # No other module in its place: a network may have it under two names, freeze it by its type, or read its fields.
-            kind: Any = type(module)
-            module.__class__ = type(kind.__name__, (SharedNorm, kind), {})
-    return network
-
-
-class _Total(torch.autograd.Function):
-    """A sum over the processes. Every process's sum contains each part, so a part's gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return _Total.forward(ctx, *gradients)
-
-
-total_of: Callable[[Tensor], Tensor] = _Total.apply
-
-
-class SharedNorm(nn.Module):
-    """BatchNorm over the batches of all processes, in plain torch: torch's own SyncBatchNorm is for GPUs only."""
-
-    eps: float
-    momentum: float
-    weight: nn.Parameter | None
-    bias: nn.Parameter
-    running_mean: Tensor
-    running_var: Tensor
-    num_batches_tracked: Tensor
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            stored = self.running_mean, self.running_var, self.weight, self.bias
-            return nn.functional.batch_norm(x, *stored, eps=self.eps)
-        axes = [axis for axis in range(x.dim()) if axis != 1]
-        shape = [1, -1] + [1] * (x.dim() - 2)
-        values = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        count = torch.full((1,), values.numel() / values.shape[1], dtype=values.dtype)
-        sums = total_of(torch.cat([values.sum(axes), count]))
-        total = sums[-1].detach()
-        mean = sums[:-1] / total
-        centred = values - mean.view(shape)
-        variance = total_of(centred.square().sum(axes)) / total
-        with torch.no_grad():
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-            self.running_var.lerp_((variance * total / (total - 1)).to(self.running_var.dtype), self.momentum)
-            self.num_batches_tracked.add_(1)
-        normed = centred * torch.rsqrt(variance + self.eps).view(shape)
-        if self.weight is not None:
-            normed = normed * self.weight.view(shape) + self.bias.view(shape)
-        return normed.to(x.dtype)
+    return DistributedDataParallel(shared, device_ids=devices, find_unused_parameters=unused)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -41,7 +38,6 @@ class RunOptions:
     Args:
         device: Of the network and of data in memory.
         workers: Processes that decode image files, for each split.
-        skip_corrupt: Whether damaged image files are left out instead of an error.
         deterministic: Whether every process on a GPU computes the same bits, which is slower.
         fast: Whether to use the fast engine on CUDA where it can be used.
         at_once: Runs that use the device at the same time: with several, the fast engine keeps to one stream, not to slow
@@ -58,7 +54,6 @@ class RunOptions:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     workers: int = 2
-    skip_corrupt: bool = False
     deterministic: bool = False
     fast: bool = True
     at_once: int = 1
@@ -118,25 +113,9 @@ def precision_of(recipe: Recipe, deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[3])
 
 
-BF16_TRIAL = """
-import torch
-x = torch.ones(2, 64, 8, 8, dtype=torch.bfloat16, requires_grad=True)
-w = torch.ones(64, 64, 3, 3, dtype=torch.bfloat16, requires_grad=True)
-y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
-(y @ torch.ones(64, 64, dtype=torch.bfloat16)).sum().backward()
-"""
-
-
-@functools.cache
-def check_bf16() -> None:
-    """A ValueError if a small network in bf16 fails on the CPU, but not if it cannot be tried or fails for another reason."""
-    if not sys.executable or getattr(sys, "frozen", False):
-        return
-    tried = subprocess.run([sys.executable, "-P", "-c", BF16_TRIAL], capture_output=True, text=True, check=False)
-    last = tried.stderr.strip().rpartition("\n")[2]
-    reason = f"signal {-tried.returncode}" if tried.returncode < 0 else last
-    if tried.returncode < 0 or last.startswith("RuntimeError"):
-        raise ValueError(f"bf16 does not work with torch on this CPU ({reason}); set precision=float32")
+def autocast(recipe: Recipe, device: torch.device) -> torch.autocast:
+    """For networks in bf16. A CPU computes in float32 whatever the precision: it is faster there, and some fail in bf16."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16" and device.type == "cuda")
 
 
 class Processes:
@@ -190,7 +169,7 @@ class EngineInputs:
     processes: Processes
 
     def autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.options.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16")
+        return autocast(self.recipe, self.options.device)
 
     @property
     def threads(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from noiseproof.io.files import checksum, claimed
 from noiseproof.train.engine import RunOptions, precision_of
@@ -44,9 +44,8 @@ from noiseproof.train.runs import (
 )
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto
 
-RECORD_SECONDS, RECORD_SHARE = 1.0, 0.01
-"""While a run goes on, at least so long lies between two writings of its record, and they take at most this share of its time:
-waiting for the disk may take as long as a short epoch"""
+RECORD_SECONDS = 10.0
+"""While a run goes on, at least so long lies between two writings of its record: the disk may be slow"""
 FACT_NAMES = {
     "name": "data",
     "test_examples": "examples to test on",
@@ -59,20 +58,8 @@ FACT_NAMES = {
 """The facts of a task in words, where these are not their names"""
 
 
-FORMER_METHODS = {
-    "started": "on_train_begin",
-    "batch": "on_batch_end",
-    "evaluating": "on_evaluation_begin",
-    "epoch": "on_epoch_end",
-    "ended": "on_train_end",
-}
-
-
 class Callback:
     """Follows a run. These methods do nothing; a subclass overrides those that it needs.
-
-    Raises:
-        TypeError: a subclass defines a method under a name that it had in earlier versions.
 
     >>> class Losses(Callback):
     ...     def on_epoch_end(self, facts):
@@ -82,11 +69,6 @@ class Callback:
     epoch 1: loss 1.8
     epoch 2: loss 1.8
     """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name in FORMER_METHODS.keys() & vars(cls).keys():
-            raise TypeError(f"{cls.__name__}.{name}: this method of a callback is called {FORMER_METHODS[name]} now")
 
     def on_train_begin(self, record: Record, epochs_done: int) -> None:
         """Called before the first step.
@@ -105,13 +87,6 @@ class Callback:
             total: examples in the epoch.
         """
 
-    def on_evaluation_begin(self, epoch: int) -> None:
-        """Called after the last step of an epoch.
-
-        Args:
-            epoch: the epoch, counted from 0.
-        """
-
     def on_epoch_end(self, facts: Epoch) -> None:
         """Called after an epoch and its evaluation.
 
@@ -125,71 +100,6 @@ class Callback:
         Args:
             record: what it wrote, with its result.
         """
-
-
-class CallbackList(Callback):
-    """Calls several callbacks, one after another.
-
-    >>> both = CallbackList(Callback(), TensorBoard("runs/NAME"))  # doctest: +SKIP
-    """
-
-    def __init__(self, *callbacks: Callback) -> None:
-        self.callbacks = callbacks
-
-    def on_train_begin(self, record: Record, epochs_done: int) -> None:
-        for callback in self.callbacks:
-            callback.on_train_begin(record, epochs_done)
-
-    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
-        for callback in self.callbacks:
-            callback.on_batch_end(epoch, done, total)
-
-    def on_evaluation_begin(self, epoch: int) -> None:
-        for callback in self.callbacks:
-            callback.on_evaluation_begin(epoch)
-
-    def on_epoch_end(self, facts: Epoch) -> None:
-        for callback in self.callbacks:
-            callback.on_epoch_end(facts)
-
-    def on_train_end(self, record: Record) -> None:
-        for callback in self.callbacks:
-            callback.on_train_end(record)
-
-
-class TensorBoard(Callback):
-    """Writes the numbers of each epoch as TensorBoard events.
-
-    Args:
-        folder: Where to, usually the run's own folder.
-
-    Raises:
-        ImportError: tensorboard is not installed.
-
-    >>> _ = train(recipe, folder=folder, callback=TensorBoard(folder))  # doctest: +SKIP
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ImportError(
-                "TensorBoard events need tensorboard: pip install '.[track]' in noiseproof's repository"
-            ) from error
-        self.writer_for, self.folder = SummaryWriter, folder
-
-    def on_train_begin(self, record: Record, epochs_done: int) -> None:
-        # Events of epochs that an interruption lost are purged: these epochs are trained again.
-        self.writer: Any = self.writer_for(str(self.folder), purge_step=epochs_done + 1 if epochs_done else None)
-        self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe, indent=1)}\n```")
-
-    def on_epoch_end(self, facts: Epoch) -> None:
-        numbers = {f"accuracy/{name}": share for name, share in facts.accuracies().items()}
-        for name, value in {"loss": facts.loss, "lr": facts.lr, **numbers}.items():
-            self.writer.add_scalar(name, value, facts.epoch)
-
-    def on_train_end(self, record: Record) -> None:
-        self.writer.close()
 
 
 @dataclass(frozen=True)
@@ -220,13 +130,12 @@ def train(
     options: RunOptions | None = None,
     checkpoint_seconds: float = 60.0,
     callback: Callback | None = None,
-    observer: Callback | None = None,
 ) -> Outcome:
     """Train as a recipe says.
 
-    With a folder the run writes its record after an epoch, at most once a second and for a hundredth of its time, a checkpoint
-    now and then and when it is stopped, and at the end its weights and its confidence in the given labels. Called again with
-    the same folder it resumes, to the same result; a finished run is not run again.
+    With a folder the run writes its record after an epoch, at most once in ten seconds, a checkpoint now and then, and at the
+    end its weights and its confidence in the given labels. Stopped or killed at any moment, it is resumed from its last
+    checkpoint by the same call, to the same result; a finished run is not run again.
 
     Args:
         recipe: What to train.
@@ -234,9 +143,8 @@ def train(
         folder: Where to write; nothing is written if left out.
         data: The folder of data sets; by default ``$NOISEPROOF_DATA``.
         options: Where and how to compute.
-        checkpoint_seconds: How often a checkpoint is written.
+        checkpoint_seconds: The time between two checkpoints; 0 writes one after each epoch.
         callback: Is called while the run goes on.
-        observer: The former name of ``callback``.
 
     Returns:
         The record, the data and the predictions of the finished run.
@@ -244,7 +152,7 @@ def train(
     Raises:
         DivergenceError: A loss was not finite.
         CheckpointError: The folder contains another run, or a damaged one.
-        OutOfMemoryError: A step did not fit into the memory; the message says which batch would.
+        OutOfMemoryError: A step did not fit into the memory.
 
     >>> outcome = train(Recipe(dataset="digits", loss="jal-ce", noise="symmetric:0.4", optimiser="adam", lr=2e-3, epochs=5))
     >>> outcome.record.result["test_accuracy"] > 0.7
@@ -252,7 +160,11 @@ def train(
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
-        return Loop(recipe, task, folder, data, options, checkpoint_seconds, callback or observer or Callback()).run()
+        return Loop(recipe, task, folder, data, options, checkpoint_seconds, callback or Callback()).run()
+
+
+class StoppedError(Exception):
+    """All concurrent runs are to stop."""
 
 
 class Loop:
@@ -267,14 +179,11 @@ class Loop:
         options: RunOptions,
         checkpoint_seconds: float,
         callback: Callback,
+        stopping: threading.Event | None = None,
     ) -> None:
-        self.folder, self.options, self.callback = folder, options, callback
+        self.folder, self.options, self.callback, self.stopping = folder, options, callback, stopping
         self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at, self.recorded_at = checkpoint_seconds, time.monotonic(), -math.inf
-        self.record_seconds = RECORD_SECONDS
-        self.kept: tuple[int, dict[str, Tensor]] | None = None
-        """How many epochs were whole, and the state after them, which the network and the optimiser change in the next"""
-        self.kept_on_disk = 0
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
         self.recipe = resolve_auto(recipe, self.task)
@@ -297,7 +206,7 @@ class Loop:
     def _run(self) -> Outcome:
         if self.folder is not None and (finished := self._finished(self.folder)) is not None:
             return finished
-        with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
+        with self._timed("prepare"), advice_on_memory(self.recipe, self.options):
             run = start_run(self.recipe, self.task, self.options)
         self.record.environment |= {
             "path": run.engine.name,
@@ -329,19 +238,20 @@ class Loop:
             self._write_record()
             self.callback.on_train_end(self.record)
             raise
-        except BaseException:  # stopped, or failed: the last epoch that was whole need not be trained again
-            with suppress(OSError, RuntimeError):  # the disk is full, the device is lost
-                self._write_kept(run)
-            raise
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
         total, world = len(run.loader), self.options.process.world
-        with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
-            facts = run.train_epoch(epoch, lambda done: self.callback.on_batch_end(epoch, min(total, done * world), total))
-        self.callback.on_evaluation_begin(epoch)
+
+        def on_batch(done: int) -> None:
+            if self.stopping is not None and self.stopping.is_set():
+                raise StoppedError
+            self.callback.on_batch_end(epoch, min(total, done * world), total)
+
+        with self._timed("train"), advice_on_memory(self.recipe, self.options):
+            facts = run.train_epoch(epoch, on_batch)
         with self._timed("evaluate"):
-            accuracy, others = run.accuracy(), run.other_accuracies()
+            accuracy = run.accuracy()
             if epoch + 1 in (*self.recipe.confidence_epochs, self.recipe.epochs):
                 self.predictions[epoch + 1] = run.predictions()
                 if not np.isfinite(self.predictions[epoch + 1].probability).all():
@@ -350,7 +260,7 @@ class Loop:
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
         loss, seconds = facts.loss - self.record.loss_constant, round(time.perf_counter() - start, 4)
-        facts = replace(facts, loss=loss, test_accuracy=accuracy, other_accuracies=others, seconds=seconds)
+        facts = replace(facts, loss=loss, test_accuracy=accuracy, seconds=seconds)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
             with self._timed("save"):
@@ -359,7 +269,8 @@ class Loop:
 
     def _finish(self, run: Run) -> None:
         last = self.predictions[self.recipe.epochs]
-        self.record.result = result_of(self.task, self.record.epochs[-1], last, run.tested, run.test_images_left_out)
+        self.record.result = result_of(self.task, self.record.epochs[-1], last, run.tested)
+        self.record.result |= {f"{name}_accuracy": run.accuracy_on(split) for name, split in self.task.other_tests.items()}
         self.record.warnings = warnings_of(self.recipe.loss, self.task, self.record.epochs, last, run.tested)
         if self.output is not None:
             self._write_results(run, self.output)
@@ -378,7 +289,6 @@ class Loop:
                 self.record.files[ENCODER] = self.task.table.write(folder / ENCODER)
         self.record.status = "finished"
         self._write_record()
-        self.kept = None
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _finished(self, folder: Path) -> Outcome | None:
@@ -417,7 +327,7 @@ class Loop:
             run.load_state(tensors)
         except ValueError as error:
             raise CheckpointError(f"{where} does not fit: {error}; move it away to start anew") from error
-        self.predictions, self.kept_on_disk = predictions, done
+        self.predictions = predictions
         record.environment = self.record.environment | _earlier(record.environment, self.record.environment)
         self.record = record
         return done
@@ -433,35 +343,20 @@ class Loop:
         raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 
     def _save(self, run: Run) -> None:
-        """Keep the state, and write it and the record where it is time."""
+        """Write the record and a checkpoint where it is time."""
         if self.output is None:
             return
-        before, self.kept = self.kept, None  # no copy of which a part is of another epoch
-        state = run.copy_of_state(None if before is None else before[1])
-        self.kept = len(self.record.epochs), state
         if time.monotonic() - self.saved_at >= self.checkpoint_seconds:
-            self._write_kept(run)
-        elif time.monotonic() - self.recorded_at >= self.record_seconds:
             self._write_record()
-
-    def _write_kept(self, run: Run) -> None:
-        """The record and a checkpoint after the last epoch that was whole, unless it is there."""
-        if self.output is None or self.kept is None or self.kept[0] == self.kept_on_disk:
-            return
-        epochs, state = self.kept
-        tensors, facts = run.on_cpu(state), self.record.as_dict()
-        tensors |= as_tensors({epoch: found for epoch, found in self.predictions.items() if epoch <= epochs})
-        facts |= {"epochs": facts["epochs"][:epochs], "result": {}}
-        self._write_record()
-        write_checkpoint(self.output, tensors, facts)
-        self.saved_at, self.kept_on_disk = time.monotonic(), epochs
+            write_checkpoint(self.output, run.state() | as_tensors(self.predictions), self.record.as_dict())
+            self.saved_at = time.monotonic()
+        elif time.monotonic() - self.recorded_at >= RECORD_SECONDS:
+            self._write_record()
 
     def _write_record(self) -> None:
         if self.output is not None:
-            start = time.monotonic()
             self.record.write(self.output)
             self.recorded_at = time.monotonic()
-            self.record_seconds = max(RECORD_SECONDS, (self.recorded_at - start) / RECORD_SHARE)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -39,9 +39,7 @@ class Predictor(Protocol):
         """Their names."""
         ...
 
-    def batches(
-        self, x: Any, *, workers: int = 0, skip_corrupt: bool = False
-    ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+    def batches(self, x: Any, *, workers: int = 0) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
         """The positions of a batch, and its logits."""
         ...
 
@@ -55,7 +53,6 @@ class PredictionTable:
         data: The examples.
         place: Where they are, for messages.
         workers: Processes that decode image files.
-        skip_corrupt: Whether damaged image files are left out instead of an error.
         done: Examples that are predicted.
         right: Examples of which the label is predicted.
         on_batch: Is called with how many examples are done.
@@ -68,7 +65,6 @@ class PredictionTable:
     data: Unlabelled
     place: str
     workers: int = 0
-    skip_corrupt: bool = False
     done: int = 0
     right: int = 0
     on_batch: Callable[[int], object] | None = None
@@ -96,8 +92,7 @@ class PredictionTable:
             ValueError: The data are not what the network was trained on.
         """
         try:
-            given = self.trained.batches(self.data.examples, workers=self.workers, skip_corrupt=self.skip_corrupt)
-            for positions, logits in given:
+            for positions, logits in self.trained.batches(self.data.examples, workers=self.workers):
                 probabilities = torch.softmax(logits, 1).cpu().numpy()
                 predicted = logits.argmax(1).cpu().numpy() if self.decide is None else self.decide(probabilities)
                 self.done += len(positions)
@@ -178,9 +173,7 @@ class PredictionTable:
         save_arrays(place, arrays)
 
 
-def predict_data(
-    trained: TrainedClassifier, place: Any, *, label: str | None = None, workers: int = 2, skip_corrupt: bool = False
-) -> PredictionTable:
+def predict_data(trained: TrainedClassifier, place: Any, *, label: str | None = None, workers: int = 2) -> PredictionTable:
     """The predictions for the examples in a place, of the kind that the network was trained on.
 
     Args:
@@ -189,7 +182,6 @@ def predict_data(
             data frame; with labels or without.
         label: The column of a table's labels; by default what it was called in training, if it is there.
         workers: Processes that decode image files, where there are many.
-        skip_corrupt: Whether damaged image files are left out instead of an error.
 
     Returns:
         A table that computes its predictions when it is saved.
@@ -204,7 +196,7 @@ def predict_data(
     said = place if label is None or not isinstance(place, str | os.PathLike) else f"{os.fspath(place)}#{label}"
     data = open_unlabelled(said, trained.classes, trained.features, trained.encoder, label=label or known)
     place = os.fspath(place) if isinstance(place, str | os.PathLike) else "the table"
-    return PredictionTable(trained, data, place, min(workers, len(data.examples) // FILES_PER_WORKER), skip_corrupt)
+    return PredictionTable(trained, data, place, min(workers, len(data.examples) // FILES_PER_WORKER))
 
 
 def format_of(file: str | Path) -> PredictionFormat:

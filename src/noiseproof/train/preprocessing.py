@@ -98,16 +98,14 @@ class Preprocessing:
             raise DataError(f"examples must have {len(self.statistics[0])} features, as in training, got shape {tuple(shape)}")
         return Transforms(None, None, standardise=Standardise(*self.statistics, axes))
 
-    def batches(
-        self, examples: Examples, device: torch.device, *, workers: int = 0, skip_corrupt: bool = False
-    ) -> Iterator[Batch]:
+    def batches(self, examples: Examples, device: torch.device, *, workers: int = 0) -> Iterator[Batch]:
         """The examples in order, as a run evaluates them, in batches of the same size."""
         if examples.in_memory:
             split = self._checked(examples)
             transforms = self.transforms(split.inputs.shape[1:])
             yield from MemoryLoader(split, transforms, batch=1, seed=0, device=device).eval_batches()
         else:
-            yield from self._from_files(examples, device, workers, skip_corrupt)
+            yield from self._from_files(examples, device, workers)
 
     def _checked(self, split: Split) -> Split:
         """The examples, grey images ``[N, H, W]`` with their channel; an error that says what the network reads."""
@@ -129,7 +127,7 @@ class Preprocessing:
     def _channels(self) -> int:
         return len(self.augment.mean) if self.augment is not None else 0
 
-    def _from_files(self, files: ImageFiles, device: torch.device, workers: int, skip_corrupt: bool) -> Iterator[Batch]:
+    def _from_files(self, files: ImageFiles, device: torch.device, workers: int) -> Iterator[Batch]:
         if self.augment is None:
             features = "features" if self.shape is None else f"features [N, {_sizes(self.shape)}]"
             path = files.paths[0]
@@ -144,7 +142,7 @@ class Preprocessing:
         one = max(math.prod(self.network_shape or ()), math.prod(self.shape))
         most = (FILES_BATCH, 4 * EVALUATION_NUMBERS // one) if self.framing else (EVALUATION_BATCH, EVALUATION_NUMBERS // one)
         asked: dict[str, Any] = {"seed": 0, "shuffle": False, "workers": workers, "device": device}
-        loader = ImageLoader(files, framing, batch_size=max(1, min(most)), skip_corrupt=skip_corrupt, **asked)
+        loader = ImageLoader(files, framing, batch_size=max(1, min(most)), **asked)
         try:
             for images, labels, indices in loader.epoch(0):
                 taken = self._grey(images, indices, files) if self._channels == 1 else images

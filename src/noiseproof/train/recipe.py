@@ -50,7 +50,7 @@ class Recipe:
         augment: A name of an augmentation.
         epochs: Passes over the training examples.
         batch: Examples in a step.
-        precision: float32, tf32 or bf16.
+        precision: float32, tf32 or bf16. A CPU computes in float32 with each of them.
         seed: Of the noise, the initial weights and the order of the examples.
         confidence_epochs: After these epochs, and the last, the probability of every training example's given label is kept.
         test_size: Of data without a test split, the share of examples to hold out as one; the same examples for every seed.

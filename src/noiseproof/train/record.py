@@ -197,7 +197,6 @@ Rule = str | tuple[Any] | list[Any] | dict[str, Any]
 EPOCH_RULES: dict[str, Rule] = {
     **dict.fromkeys(("epoch", "loss", "given_accuracy", "lr", "seconds"), NUMBER_RULE),
     **dict.fromkeys(("clean_accuracy", "test_accuracy"), (NUMBER_RULE,)),
-    "other_accuracies": {"*": NUMBER_RULE},
 }
 RULES: dict[str, Rule] = {
     "recipe": {**dict.fromkeys(("dataset", "loss", "noise", "precision"), (TEXT_RULE,)), "seed": (NUMBER_RULE,)},
@@ -228,7 +227,7 @@ def check_facts(facts: Any, needed: Iterable[str] = REQUIRED_KEYS) -> None:
     if facts.get("status") not in (None, "", *get_args(Status)):
         raise ValueError(f"'status' must be one of {', '.join(get_args(Status))}, found {_short(facts['status'])}")
     for number, epoch in enumerate(facts.get("epochs", []), 1):
-        if missing := [key for key in EPOCH_RULES if key not in epoch and key != "other_accuracies"]:
+        if missing := [key for key in EPOCH_RULES if key not in epoch]:
             raise ValueError(f"epoch {number} has no {missing[0]!r}")
         if epoch["epoch"] != number:
             raise ValueError(f"epoch {number} says that it is epoch {_short(epoch['epoch'])}")
@@ -325,27 +324,22 @@ STEEP_LATE_FALL = 0.045
 Adam, it tells the runs to which more epochs gave several points from those to which they did not."""
 
 
-def result_of(task: TrainingData, epoch: Epoch, last: Predictions, tested: ClassCounts | None, left_out: int) -> dict[str, Any]:
+def result_of(task: TrainingData, epoch: Epoch, last: Predictions, tested: ClassCounts | None) -> dict[str, Any]:
     """The last epoch's numbers, from its predictions of the training examples and its counts on the test split."""
-    seen, agrees = last.predicted >= 0, last.predicted == task.train.labels
+    agrees = last.predicted == task.train.labels
     result: dict[str, Any] = {
         "epoch": epoch.epoch,
         "test_accuracy": epoch.test_accuracy,
-        "given_labels_predicted": _share(agrees[seen]),
+        "given_labels_predicted": _share(agrees),
     }
-    result |= {f"{name}_accuracy": value for name, value in epoch.other_accuracies.items()}
     if (wrong := task.wrong) is not None:
         result |= {
-            "right_labels_learned": _share(agrees[seen & ~wrong]),
-            "wrong_labels_memorised": _share(agrees[seen & wrong]),
+            "right_labels_learned": _share(agrees[~wrong]),
+            "wrong_labels_memorised": _share(agrees[wrong]),
         }
     if tested is not None:
         counts = zip(tested.right.tolist(), tested.seen.tolist(), strict=True)
         result["accuracy_by_class"] = [right / count if count else None for right, count in counts]
-    if not seen.all():
-        result["images_left_out"] = int((~seen).sum())
-    if left_out:
-        result["test_images_left_out"] = left_out
     return result
 
 
@@ -368,7 +362,7 @@ def _never_predicted(task: TrainingData, last: Predictions, tested: ClassCounts 
     classes = len(task.classes)
     there = np.bincount(task.train.labels, minlength=classes) > 0
     if tested is None:
-        predicted = np.bincount(last.predicted[last.predicted >= 0], minlength=classes)
+        predicted = np.bincount(last.predicted, minlength=classes)
     else:
         there, predicted = there & (tested.seen > 0), tested.predicted
     names = {int(k): task.classes[k] for k in np.flatnonzero(there & (predicted == 0))}

@@ -1,16 +1,12 @@
-"""One network in training: its data, its loss, the engine that computes its epochs, and which batch fits into the memory."""
+"""One network in training: its data, its loss, and the engine that computes its epochs."""
 
 from __future__ import annotations
 
-import copy
-import gc
-import itertools
 import math
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -28,10 +24,9 @@ from noiseproof.train.engine import (
     PlainEngine,
     Processes,
     RunOptions,
-    check_bf16,
     fast_path_suits,
 )
-from noiseproof.train.network import build_network, model_facts, nothing_drawn
+from noiseproof.train.network import build_network, model_facts
 from noiseproof.train.recipe import Recipe, lr_factor
 from noiseproof.train.training_data import TrainingData
 
@@ -55,7 +50,6 @@ class Epoch:
         test_accuracy: After the epoch, if there are examples to test on.
         lr: The learning rate.
         seconds: Its duration.
-        other_accuracies: On further examples to test on, by name.
     """
 
     epoch: int
@@ -65,7 +59,6 @@ class Epoch:
     test_accuracy: float | None
     lr: float
     seconds: float
-    other_accuracies: dict[str, float] = field(default_factory=dict)
 
     def accuracies(self) -> dict[str, float]:
         """The accuracies that are known, by what they are of.
@@ -74,7 +67,7 @@ class Epoch:
         {'given': 0.6, 'test': 0.9}
         """
         shares = {"given": self.given_accuracy, "clean": self.clean_accuracy, "test": self.test_accuracy}
-        return {name: share for name, share in shares.items() if share is not None} | self.other_accuracies
+        return {name: share for name, share in shares.items() if share is not None}
 
 
 class Predictions(NamedTuple):
@@ -120,8 +113,6 @@ class Run:
     ) -> None:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options
-        if recipe.precision == "bf16" and options.device.type == "cpu":
-            check_bf16()
         self.criterion = recipe.criterion().to(options.device)
         network = build_network(recipe, task).to(options.device)
         images = task.train.channels is not None
@@ -132,8 +123,6 @@ class Run:
         self.processes = Processes(options.process.world, options.device)
         self.loader = self._loader(task.train)
         self.test_loader = None if task.test is None else self._loader(task.test)
-        self.other_loaders = {name: self._loader(split) for name, split in task.other_tests.items()}
-        self.test_images_left_out = 0
         self.tested: ClassCounts | None = None
         """Of the test split, at its last evaluation"""
         clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
@@ -148,7 +137,7 @@ class Run:
         shared: dict[str, Any] = {"batch": batch, "seed": seed, "device": options.device, "process": options.process}
         if split.in_memory:
             return MemoryLoader(split, self.transforms, **shared)
-        return FileLoader(split, self.transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
+        return FileLoader(split, self.transforms, workers=options.workers, **shared)
 
     def _check_batches(self) -> None:
         """An error if processes would have no step, or BatchNorm a batch of one example, which several processes leave out."""
@@ -158,28 +147,12 @@ class Run:
                 f"a batch must have an example for each of the {world} processes, got batch={batch} of {count} examples; "
                 f"start at most {most} processes" + (f", or set batch={world} or more" if count >= world else "")
             )
-        if world > 1 or 1 not in (batch, count % batch) or self._trains_on_one():
-            return
-        if batch == 1:
-            raise ValueError("BatchNorm cannot train on batches of one example; set batch=2 or more")
-        sizes = itertools.chain(range(batch - 1, 1, -1), range(batch + 1, count + 1))
-        way = next((f"; set batch={size}, say" for size in sizes if count % size != 1), "")
-        raise ValueError(
-            f"the last batch would be one example, on which BatchNorm cannot train: {count} examples in batches of {batch}{way}"
-        )
-
-    def _trains_on_one(self) -> bool:
-        """Whether a batch may be one example: BatchNorm needs several numbers of each channel."""
-        if not isinstance(self.network, Classifier) or not self.task.train.in_memory:
-            # A user's network is not called just to try, and a file is not read. BatchNorm of features has one number of each.
-            return not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
-        example = next(iter(self.loader.eval_batches())).inputs[:1]
-        with nothing_drawn(), torch.no_grad(), self.engine_inputs.autocast():
-            try:
-                copy.deepcopy(self.network).train()(example)
-            except ValueError as error:
-                return "more than 1 value per channel" not in str(error)
-        return True
+        norms = any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
+        if norms and world == 1 and 1 in (batch, count % batch):  # norms of images have many numbers in one example
+            raise ValueError(
+                f"the last batch would be one example, on which BatchNorm cannot train: {count} examples in batches of {batch}"
+                "; set another batch"
+            )
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -253,19 +226,26 @@ class Run:
 
     def accuracy(self) -> float | None:
         """The share of the test examples that is predicted right; None if there are none."""
-        self.test_images_left_out = 0
         if self.test_loader is None:
             return None
         self.tested = self._counts_on(self.test_loader)
         return int(self.tested.right.sum()) / int(self.tested.seen.sum())
 
-    def other_accuracies(self) -> dict[str, float]:
-        """The same of each further set of examples to test on, by name."""
-        counts = {name: self._counts_on(loader) for name, loader in self.other_loaders.items()}
-        return {name: int(found.right.sum()) / int(found.seen.sum()) for name, found in counts.items()}
+    def accuracy_on(self, split: Examples) -> float:
+        """The same of other examples.
+
+        Args:
+            split: Examples to evaluate.
+
+        Returns:
+            The share that is predicted right.
+        """
+        loader = self._loader(split)
+        counts = self._counts_on(loader)
+        loader.close()
+        return int(counts.right.sum()) / int(counts.seen.sum())
 
     def _counts_on(self, loader: BatchLoader) -> ClassCounts:
-        """Of the examples that could be read: damaged images are left out on request."""
         with self.engine.on_stream():
             counts = torch.zeros(3, len(self.task.classes), dtype=torch.int64, device=self.options.device)
             for batch, logits in self.engine.evaluated(loader):
@@ -274,12 +254,7 @@ class Run:
                 counts[0].index_add_(0, batch.labels, one)
                 counts[1].index_add_(0, batch.labels, (predicted == batch.labels).long())
                 counts[2].index_add_(0, predicted, one)
-            found = ClassCounts(*self.processes.total(counts).cpu().numpy())
-        seen = int(found.seen.sum())
-        if not seen:
-            raise ValueError(f"none of the {len(loader)} images to test on could be read")
-        self.test_images_left_out += len(loader) - seen
-        return found
+            return ClassCounts(*self.processes.total(counts).cpu().numpy())
 
     def predictions(self) -> Predictions:
         """The predictions for the training examples as they are, without augmentation."""
@@ -290,8 +265,8 @@ class Run:
                 indices = batch.indices.cpu().numpy()
                 given = torch.softmax(logits.float(), 1).gather(1, batch.labels[:, None])[:, 0]
                 probability[indices] = given.cpu().numpy()
-                predicted[indices] = logits.argmax(1).cpu().numpy() + 1  # 0 is for damaged images, which have no prediction
-            return Predictions(self.processes.gathered(probability), self.processes.gathered(predicted) - 1)
+                predicted[indices] = logits.argmax(1).cpu().numpy()
+            return Predictions(self.processes.gathered(probability), self.processes.gathered(predicted))
 
     def probabilities(self, split: Examples) -> NDArray[np.float32]:
         """The probabilities of all classes.
@@ -300,7 +275,7 @@ class Run:
             split: Examples to evaluate.
 
         Returns:
-            ``[N, K]``; nan for damaged images, where they are left out.
+            ``[N, K]``.
         """
         return self._outputs(split, len(self.task.classes), self._probabilities)
 
@@ -332,66 +307,25 @@ class Run:
     ) -> NDArray[np.float32]:
         loader = self.loader if split is self.task.train else self._loader(split)
         outputs = np.zeros((len(loader), width), dtype=np.float32)
-        seen = np.zeros(len(loader), dtype=np.int64)
         with self.engine.on_stream():
             for batch, values in computed(loader):
-                indices = batch.indices.cpu().numpy()
-                outputs[indices], seen[indices] = values.cpu().numpy(), 1
-            outputs, seen = self.processes.gathered(outputs), self.processes.gathered(seen)
+                outputs[batch.indices.cpu().numpy()] = values.cpu().numpy()
+            outputs = self.processes.gathered(outputs)
         if loader is not self.loader:
             loader.close()
-        outputs[seen == 0] = np.nan
         return outputs
 
     def close(self) -> None:
         """Free what outlives the last epoch: the processes that decode images, and what the engine holds."""
-        for loader in (self.loader, self.test_loader, *self.other_loaders.values()):
+        for loader in (self.loader, self.test_loader):
             if loader is not None:
                 loader.close()
-        if "engine" in self.__dict__:  # not after release()
-            self.engine.close()
-
-    def release(self) -> None:
-        """Free the memory on the device. Afterwards the run can only be closed."""
         self.engine.close()
-        kept = {name: getattr(self, name) for name in ("loader", "test_loader", "other_loaders")}
-        self.__dict__.clear()
-        self.__dict__.update(kept)
 
     def state(self) -> dict[str, Tensor]:
         """All that the next epoch depends on, by name, on the CPU."""
-        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._named_state().items()}
-
-    def copy_of_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """The same on the device, which takes no time to speak of, or on the CPU if the device is full.
-
-        Args:
-            into: An earlier copy, whose memory is used.
-
-        Returns:
-            Tensors by name.
-        """
         with torch.no_grad(), self.engine.on_stream():
-            named = self._named_state()
-            if into is not None:
-                torch._foreach_copy_([into[name] for name in named], [tensor.detach() for tensor in named.values()])
-                return into
-            try:
-                return {name: tensor.detach().clone() for name, tensor in named.items()}
-            except torch.OutOfMemoryError:
-                return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named.items()}
-
-    def on_cpu(self, copy: dict[str, Tensor]) -> dict[str, Tensor]:
-        """A copy of the state, moved to the CPU.
-
-        Args:
-            copy: What :meth:`copy_of_state` returned.
-
-        Returns:
-            What :meth:`state` would have returned then.
-        """
-        with self.engine.on_stream():
-            return {name: tensor.cpu().contiguous() for name, tensor in copy.items()}
+            return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._named_state().items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Load a state, of this engine or another.
@@ -426,69 +360,19 @@ def start_run(recipe: Recipe, task: TrainingData, options: RunOptions) -> Run:
 
 
 class OutOfMemoryError(RuntimeError):
-    """A step did not fit into the memory; the message says which batch would."""
+    """A step did not fit into the memory; the message says what to do."""
 
 
 @contextmanager
-def advice_on_memory(recipe: Recipe, task: TrainingData, options: RunOptions, run: Run | None = None) -> Iterator[None]:
-    """Turn torch's error into one that says what to do. The ``run`` is over then: its memory on the device is released."""
+def advice_on_memory(recipe: Recipe, options: RunOptions) -> Iterator[None]:
+    """Turn torch's error into one that says what to do."""
     try:
         yield
-    except RuntimeError as error:  # torch.OutOfMemoryError is one too
-        if not _is_out_of_memory(error):
+    except RuntimeError as error:  # torch.OutOfMemoryError is one too, and the CPU's allocator raises a plain one
+        if not isinstance(error, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
             raise
-        # The frames of the failed step hold its activations, which are most of the memory.
-        traceback.clear_frames(error.__traceback__)
+        where = f"out of memory on {options.device} with batch {recipe.batch}"
+        others = f" in {options.at_once} concurrent runs: train fewer at once, or" if options.at_once > 1 else ":"
+        lr = " and, with it, a smaller lr" if recipe.optimiser == "sgd" else ""
         reason = str(error).splitlines()[0]
-    else:
-        return
-    if run is not None:
-        run.release()
-    raise OutOfMemoryError(f"{_advice(recipe, task, options)} ({reason})")
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    # The CPU's allocator raises a plain RuntimeError.
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
-
-
-def _advice(recipe: Recipe, task: TrainingData, options: RunOptions) -> str:
-    where = f"out of memory on {options.device} with batch {recipe.batch}"
-    if options.process.world > 1:
-        return f"{where} divided among {options.process.world} processes: set a smaller one"
-    if options.at_once > 1:  # the others take and give back memory meanwhile: nothing is tried, and the run stays what it is
-        fewer = options.at_once // 2
-        way = f"at_once={fewer}, in a terminal --at-once {fewer} of reproduce, --jobs {fewer} of compare"
-        return f"{where} in {options.at_once} concurrent runs: train {fewer} at once ({way}), or set a smaller batch"
-    fits = largest_batch(recipe, task, options)
-    if fits is None:
-        return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"
-    lr = f", and lr={recipe.lr * fits / recipe.batch:.3g} with it" if recipe.optimiser == "sgd" else ""
-    return f"{where}; a plain step with batch {fits} was tried and fits: set batch={fits}{lr}"
-
-
-def largest_batch(recipe: Recipe, task: TrainingData, options: RunOptions) -> int | None:
-    """The largest half, quarter, eighth, ... of the recipe's batch with which a step fits; None if two examples do not."""
-    size = recipe.batch // 2
-    while size > 1:  # BatchNorm cannot train on one example
-        try:
-            _step(Run(recipe, task, options), size)
-            return size
-        except RuntimeError as error:
-            if not _is_out_of_memory(error):
-                raise
-            traceback.clear_frames(error.__traceback__)
-        size //= 2
-    return None
-
-
-def _step(run: Run, size: int) -> None:
-    """One whole step on ``size`` examples, at learning rate 0."""
-    gc.collect()
-    if run.options.device.type == "cuda":
-        torch.cuda.empty_cache()
-    run.network.train()
-    # Examples as in evaluation: they have the same shape, and come a few at a time.
-    some = next(iter(run.loader.eval_batches()))
-    again = torch.arange(size, device=some.labels.device) % len(some.labels)
-    cast(PlainEngine, run.engine).step(Batch(*(tensor[again] for tensor in some)), 0.0)
+        raise OutOfMemoryError(f"{where}{others} set a smaller batch{lr}, or a smaller model ({reason})") from error

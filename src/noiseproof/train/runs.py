@@ -286,17 +286,6 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         raise CheckpointError(f"{path}: its facts are not JSON: {error}; move it away to start anew") from error
 
 
-def epochs_kept(folder: Path) -> int:
-    """How many epochs are behind the checkpoint in a folder, to plan with: no tensor is read, and nothing is checked."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(folder / CHECKPOINT, "pt") as file:
-            return len(parse_json(file.metadata()["facts"])["epochs"])
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError):
-        return 0
-
-
 def _content_digest(tensors: dict[str, Tensor], facts: str) -> str:
     digest = hashlib.sha256(facts.encode())
     for name in sorted(tensors):

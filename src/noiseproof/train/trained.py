@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,14 +23,11 @@ from noiseproof.io.files import checksum
 from noiseproof.io.text import excerpt, parse_json
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
-from noiseproof.train.engine import check_bf16, precision_of
+from noiseproof.train.engine import autocast, precision_of
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
 from noiseproof.train.preprocessing import Preprocessing
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import ENCODER, RECORD, WEIGHTS, Record
-
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
 
 Inputs = ArrayLike | Tensor | Examples | str | os.PathLike[str] | Sequence[str] | Sequence[os.PathLike[str]] | Any
 """An array or tensor of what the network was trained on, features ``[N, D]`` or images uint8 ``[N, H, W, C]`` or
@@ -131,21 +127,20 @@ class TrainedClassifier:
         """
         return [self.classes[k] for k in self.predict(x)]
 
-    def batches(self, x: Inputs, *, workers: int = 0, skip_corrupt: bool = False) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def batches(self, x: Inputs, *, workers: int = 0) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """The logits of examples in order, batch by batch.
 
         Args:
             x: Examples, as ``Inputs`` says: an array or tensor, a data set's examples, or paths of image files.
             workers: Processes that decode image files.
-            skip_corrupt: Whether damaged ones are left out instead of an error.
 
         Returns:
             An iterator over the positions of a batch in ``x``, and its logits in float32 on the device.
         """
         examples = self._encoded(x)
-        given = self.preprocessing.batches(examples, self.device, workers=workers, skip_corrupt=skip_corrupt)
-        for batch in given:
-            with torch.no_grad(), precision_of(self._recipe, torch.are_deterministic_algorithms_enabled()), self._autocast():
+        bf16 = autocast(self._recipe, self.device)
+        for batch in self.preprocessing.batches(examples, self.device, workers=workers):
+            with torch.no_grad(), precision_of(self._recipe, torch.are_deterministic_algorithms_enabled()), bf16:
                 logits = logits_of(self.network.eval(), batch.inputs, len(self.classes))
             yield batch.indices.cpu().numpy(), logits.float()
 
@@ -171,64 +166,6 @@ class TrainedClassifier:
             x = dict(zip(names, array.T, strict=True))
         inputs = encoder.transform(frame_for(encoder, x))
         return Split(inputs, np.zeros(len(inputs), np.int64))
-
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16")
-
-    def export(self, example: ArrayLike | Tensor | None = None) -> ExportedProgram:
-        """The preprocessing of arrays, the network and the softmax as one ``torch.export`` program, for any number of examples.
-
-        Its input is a tensor of float32 features ``[N, D]`` or of uint8 images ``[N, H, W, C]``, its output the probabilities
-        ``[N, K]``. It computes in float32, also where the run used bf16.
-
-        Args:
-            example: One or more examples, needed only where the run did not keep their shape.
-
-        Returns:
-            The program.
-
-        Raises:
-            ValueError: The shape of the inputs is not known.
-
-        >>> program = load("runs/NAME").export()  # doctest: +SKIP
-        >>> torch.export.save(program, "classifier.pt2")  # doctest: +SKIP
-        >>> torch.export.load("classifier.pt2").module()(x)  # doctest: +SKIP
-        """
-        how = self.preprocessing
-        given = None if example is None else examples_in(example)
-        shape = how.shape if given is None or not given.in_memory else given.inputs.shape[1:]
-        if shape is None:
-            raise ValueError("the run did not keep the shape of its inputs; give an array of an example, export(x[:1])")
-        dtype = torch.uint8 if how.kind == "images" else torch.float32
-        # Two examples: a batch of one would be taken for a constant.
-        two = torch.zeros(2, *shape, dtype=dtype, device=self.device)
-        whole = _Whole(self.network, how, shape).to(self.device).eval()
-        with torch.no_grad(), nothing_drawn():
-            return torch.export.export(whole, (two,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-
-
-class _Whole(nn.Module):
-    """From arrays as tensors to probabilities."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, network: nn.Module, how: Preprocessing, shape: Sequence[int]) -> None:
-        super().__init__()
-        self.network, self.augment = copy.deepcopy(network), how.augment
-        self.standardise = how.transforms(shape).standardise
-        if self.standardise is not None:
-            mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.standardise.mean, self.standardise.std))
-            self.register_buffer("mean", mean.view(self.standardise.shape))
-            self.register_buffer("scale", torch.where(std > 0, 1 / std, 0).view(self.standardise.shape))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.augment is not None:
-            x = self.augment.apply(x.permute(0, 3, 1, 2), [None] * len(self.augment.operations))  # nothing in them is random
-        elif self.standardise is not None:
-            x = ((x.double() - self.mean) * self.scale).float()
-        logits: Tensor = self.network(x)
-        return torch.softmax(logits.float(), 1)
 
 
 def examples_in(x: Inputs) -> Examples:
@@ -301,8 +238,6 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{weights}: {excerpt(error, 400)}") from error
     _check_code(weights, recipe, record)
-    if recipe.precision == "bf16" and device.type == "cpu":
-        check_bf16()
     with drawing_from(0):
         network = load_weights(_network(recipe, len(names)), weights)
     if how.kind == "images":

@@ -34,7 +34,7 @@ class TrainingData:
         clean: The clean training labels, where they are known.
         noise: What the record says of the labels: their hash, or that of the file of soft ones, and the rate and rule of noise.
         sources: Hashes of the files by path.
-        other_tests: Further examples to test on, by name.
+        other_tests: Further examples to test on after the last epoch, by name.
         root: The folder of data sets, in which files that a recipe names are looked for.
         rows: The positions of the training examples in the data before a share was held out, if one was.
         soft: The class probabilities ``[N, K]`` that are trained on in place of the labels, if any.
