@@ -57,6 +57,23 @@ def test_the_folder_has_the_model_the_audit_and_the_page(place):
     assert not re.search(r"(src|href)=\"https?:", page)
 
 
+def test_the_labels_of_a_file_are_learnt_instead(place, tmp_path):
+    """The other way round: then a model that predicts the data's own labels would be wrong nearly everywhere."""
+    given = [line.rpartition(",")[2] for line in (place / "train.csv").read_text(encoding="utf-8").splitlines()[1:]]
+    np.save(tmp_path / "turned.npy", [int(label == "ill") for label in given])  # of ill, well by their numbers 0, 1
+    table, out = place / "train.csv", tmp_path / "model"
+    done = call("fit", table, "--label", "outcome", "--labels", tmp_path / "turned.npy", "--out", out, "--groups", "ward", *FEW)
+    assert done.exit_code == 0, done.output
+    first, turned = (noiseproof.load(model).predict(place / "new.csv") for model in (place / "model", out))
+    assert (np.asarray(first) == np.asarray(turned)).mean() < 0.2
+    page = re.sub(r"</?span>", "", (out / "report.html").read_text(encoding="utf-8"))
+    assert "turned.npy --decisions decisions.csv" in page
+    assert "turned.npy --labels" not in page
+    done = call("fit", table, "--label", "outcome", "--labels", tmp_path / "gone.npy", "--out", tmp_path / "x", *FEW)
+    assert "gone.npy" in done.output
+    assert done.exit_code == 2
+
+
 def test_predict_reads_new_rows_by_the_names_of_their_columns(place, tmp_path):
     done = call("predict", place / "model", "--data", place / "new.csv", "--out", tmp_path / "p.csv")
     assert done.exit_code == 0, done.output

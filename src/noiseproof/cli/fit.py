@@ -44,6 +44,7 @@ class ClassWeights(StrEnum):
 
 PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file, a folder or list of images, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to learn, instead of the data's own.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and its report.")]
 Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Rows with the same value are in one fold.")]
 Metric = Annotated[Metrics, typer.Option(help="What predictions are decided for.")]
@@ -63,6 +64,7 @@ MAX_WARNINGS = 6
 def fit(
     data: Data,
     label: Label = None,
+    labels: Labels = None,
     out: Out = Path("model"),
     columns: Columns = None,
     test: Test = None,
@@ -99,16 +101,17 @@ def fit(
     }
     options |= {"minutes": minutes, "learners": learners, "folds": folds, "seed": seed, "threads": threads, "groups": groups}
     with errors_reported():
+        from noiseproof.data.opening import with_given_labels
         from noiseproof.fitting.run import training_data
 
         reading = reading_from(label, columns, test, split_column, drop_unlabelled, encoder)
-        dataset = training_data(data, groups=groups, **reading)
+        dataset = with_given_labels(training_data(data, groups=groups, **reading), labels)
         print_columns(dataset.table, dataset.classes, shown_on)
         model = _fitted(dataset, out, options, shown_on)
         from noiseproof.report.fit_page import write_fit
 
         asked = command_options({name: value for name, value in reading.items() if name != "test"})
-        write_fit(model, dataset, out, place=data, options=asked, seed=seed, shown=examples)
+        write_fit(model, dataset, out, place=data, options=asked, labels=labels, seed=seed, shown=examples)
     if as_json:
         for text in model.verdict.notes[:MAX_WARNINGS]:
             warn(text)

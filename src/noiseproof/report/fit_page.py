@@ -88,19 +88,22 @@ def write_fit(
     *,
     place: str,
     options: Sequence[str] = (),
+    labels: str | None = None,
     seed: int = 0,
     shown: int = MAX_EXAMPLES,
 ) -> None:
     """Write the page and the files of the audit beside a model that was saved in ``folder``.
 
-    The data were at ``place`` and were read with these options of the command line. Up to ``shown`` labels are on the page.
+    The data were at ``place`` and were read with these options of the command line; ``labels`` is the file of their labels, if
+    these are not the data's own. Up to ``shown`` labels are on the page.
     """
     model.audit.save(folder, paths=dataset.train.paths)
     data, to = shlex.join([place, *options]), shlex.quote(str(folder))
+    given = "" if labels is None else f" --labels {shlex.quote(labels)}"
     commands = {
         "To predict new rows:": f"noiseproof predict {to} --data NEW --out predictions.csv",
         "Decide above, export, and write the data with your decisions:": (
-            f"noiseproof audit {data} --decisions decisions.csv --out {to}"
+            f"noiseproof audit {data}{given} --decisions decisions.csv --out {to}"
         ),
         "To train a network of your own on the probability of every class:": (
             f"noiseproof train ce --data {data} --labels {shlex.quote(str(folder / POSTERIOR_FILE))}"
