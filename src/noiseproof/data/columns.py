@@ -71,6 +71,7 @@ MAX_STATE_CHARACTERS = 2**26
 """Of that text: as objects it takes many times more memory"""
 MAX_CLASSES_NAMED = 10
 """Classes that a line names"""
+MAX_COLUMNS_NAMED = 20
 MAX_NAMED_ROWS = 3
 """Rows that a message names"""
 
@@ -150,7 +151,7 @@ def infer_columns(frame: Frame, kinds: Mapping[str, Kind] | None = None) -> list
     kinds = dict(kinds or {})
     names = [str(name) for name in frame.columns]
     if strange := [name for name in kinds if name not in names]:
-        raise DataError(f"no column is called {strange[0]!r}; the columns are {_listed(names)}")
+        raise DataError(f"no column is called {strange[0]!r}; the columns are {listed(names)}")
     found = [_described(frame[name], str(name), kinds.get(str(name))) for name in frame.columns]
     return _without_copies(frame, found, kinds)
 
@@ -438,9 +439,9 @@ class TableEncoder:
         there = {str(name) for name in frame.columns}
         needed = [one.name for one in self.encoders] or [column.name for column in self.columns if column.kind != "drop"]
         if missing := [name for name in needed if name not in there]:
-            which = f"columns {_listed(missing)} of training are" if missing[1:] else f"column {missing[0]!r} of training is"
+            which = f"columns {listed(missing)} of training are" if missing[1:] else f"column {missing[0]!r} of training is"
             bare = ": a first line of names is missing" if there == {str(k) for k in range(len(there))} else ""
-            raise DataError(f"{which} missing; the columns are {_listed(sorted(there))}{bare}")
+            raise DataError(f"{which} missing; the columns are {listed(sorted(there))}{bare}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -561,8 +562,10 @@ class Table:
         return table, encoder.transform(rows["train"]), encoder.transform(rows["test"])
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(excerpt(name, 40)) for name in names[:20]) + (", ..." if names[20:] else "")
+def listed(names: Iterable[str]) -> str:
+    """The first names of columns in quotes."""
+    given = [repr(excerpt(str(name), 40)) for name in names]
+    return ", ".join(given[:MAX_COLUMNS_NAMED]) + (", ..." if given[MAX_COLUMNS_NAMED:] else "")
 
 
 def fitted_encoder(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from noiseproof.data.columns import (
     find_label_copies,
     fitted_encoder,
     infer_columns,
+    listed,
     parse_kinds,
 )
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
@@ -46,7 +47,6 @@ NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 """What a column is called that names the rows"""
 TRAIN_WORDS, TEST_WORDS = frozenset({"train", "training"}), frozenset({"test", "testing"})
 MAX_SPLITS = 10
-MAX_COLUMNS_NAMED = 20
 IMAGE = "image"
 """What the column of images is called that are in no table"""
 
@@ -236,9 +236,13 @@ def _images(name: str, cells: Mapping[str, Series], labels: Mapping[str, Labels]
     return Dataset(name, train, test, labels["train"].classes, sources or {"images": _digest(train, test)}, found)
 
 
+def _check_none_missing(images: Series) -> None:
+    if images.isna().any():
+        raise DataError(f"column {images.name!r} has no image in row {int(images.isna().argmax()) + 1}")
+
+
 def _image_examples(values: Series, labels: NDArray[np.int64]) -> Examples:
-    if values.isna().any():
-        raise DataError(f"column {values.name!r} has no image in row {int(values.isna().argmax()) + 1}")
+    _check_none_missing(values)
     if isinstance(values.iloc[0], str):
         return ImageFiles(tuple(values), labels)
     pixels = [as_pixels(one) for one in values]
@@ -292,13 +296,9 @@ def column_to_embed(source: Any, column: str | None) -> tuple[list[Any], Modalit
             there = f"{len(found)} columns of texts or images, {listed(found)}" if found else "no column of texts or images"
             raise DataError(f"{there}: --column says which of {listed(frame.columns)} is embedded")
         column = found[0]
-    elif column not in frame.columns:
-        near = did_you_mean(column, frame.columns)
-        raise DataError(f"no column is called {excerpt(column)!r}; {near}the columns are {listed(frame.columns)}")
-    values = frame[column]
+    values = frame[find_label(list(frame.columns), column)]
     if is_image_column(values):
-        if values.isna().any():
-            raise DataError(f"column {column!r} has no image in row {int(values.isna().argmax()) + 1}")
+        _check_none_missing(values)
         return values.tolist(), "image"
     return as_text(values).fillna("").tolist(), "text"
 
@@ -387,8 +387,3 @@ def plain_encoder(names: Sequence[str]) -> TableEncoder:
     encoder = TableEncoder([Column(name, "number") for name in names], plain=True)
     encoder.encoders = [PlainEncoder(name, math.nan, 1.0, False) for name in names]
     return encoder
-
-
-def listed(names: Iterable[str]) -> str:
-    given = [excerpt(str(name), 40) for name in names]
-    return ", ".join(map(repr, given[:MAX_COLUMNS_NAMED])) + (", ..." if len(given) > MAX_COLUMNS_NAMED else "")
