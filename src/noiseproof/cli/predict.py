@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.completion import runs
 from noiseproof.cli.fit import Metrics
 from noiseproof.cli.reading import Label
 from noiseproof.io.console import (
     Console,
+    ProgressBar,
     console,
     errors_reported,
     fail,
@@ -162,11 +162,9 @@ def _print_summary(table: PredictionTable, out: str) -> None:
 @contextmanager
 def _bar(table: PredictionTable, quiet: bool) -> Iterator[None]:
     """A bar on a terminal while the predictions are computed."""
-    columns = (TextColumn("predicting"), BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
-    error = Console(stderr=True)
-    with Progress(*columns, console=error, transient=True, disable=quiet or not error.is_terminal) as bar:
-        task = bar.add_task("", total=len(table.data.examples))
-        table.on_batch = lambda done: bar.update(task, completed=done)
+    error, total = Console(stderr=True), len(table.data.examples)
+    with ProgressBar(None if quiet else error) as bar:
+        table.on_batch = lambda done: bar.update("predicting", done, total, f"{done}/{total}  {bar.left(done, total)}")
         yield
 
 

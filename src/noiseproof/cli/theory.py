@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.completion import noises
-from noiseproof.io.console import console, errors_reported, import_local_modules, say
+from noiseproof.io.console import errors_reported, import_local_modules, say
 from noiseproof.io.text import and_more
 
 if TYPE_CHECKING:
@@ -102,20 +100,10 @@ def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Class
     if how == "json":
         typer.echo(json.dumps({"loss": found.loss, "tolerant": found.tolerant, "classes": [_plain(v) for v in found.classes]}))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("class", "tolerates", "clean", "next label", "why"):
-        table.add_column(column, overflow="fold")
-    for verdict in found.classes[:MAX_CLASSES_SHOWN]:
-        why = verdict.reason + ("" if verdict.better is None else f": {_point(verdict.better)}, lower by {verdict.gain:.2g}")
-        rival = f"{verdict.rival_weight:.3f} ({verdict.rival})"
-        table.add_row(str(verdict.label), COLOURS[verdict.answer], f"{verdict.clean_weight:.3f}", rival, escape(why))
-    console.print(table)
+    say(*map(str, found.classes[:MAX_CLASSES_SHOWN]))
     if len(found.classes) > MAX_CLASSES_SHOWN:
-        console.print(f"the first {MAX_CLASSES_SHOWN} of {len(found.classes)} classes; --format json has all", style="dim")
-    console.print(str(found), markup=False)
-
-
-COLOURS = {"yes": "[green]yes[/]", "no": "[red]no[/]", "not dominant": "[red]cannot[/]", "not found": "[yellow]it seems[/]"}
+        say(f"the first {MAX_CLASSES_SHOWN} of {len(found.classes)} classes; --format json has all")
+    say(str(found))
 
 
 def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how: str) -> NDArray[np.float64]:
@@ -146,12 +134,6 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def _point(u: NDArray[np.float64]) -> str:
-    """A prediction without its zeros: ``0: 0.71, 3: 0.29``."""
-    parts = [f"{k}: {share:.3g}" for k, share in enumerate(u.tolist()) if share >= 5e-4]
-    return ", ".join(parts[:6]) + (", ..." if len(parts) > 6 else "")
 
 
 def _plain(verdict: theory.ClassVerdict) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from torch import Tensor
 
 Kind = Literal["nll", "power", "focal", "clipped_focal", "margin"]
 FOCAL_KINDS = ("focal", "clipped_focal")
-FORMER_KINDS = {"room": "clipped_focal", "lead": "margin"}
-"""Names in losses that were pickled under them"""
 
 
 class RowSum(NamedTuple):
@@ -72,7 +70,7 @@ def parse(key: str) -> RowSum:
 
 def _parse(key: str) -> RowSum:
     kind, exponent, minimum, detach = key.split(" ")
-    return RowSum(FORMER_KINDS.get(kind, kind), float(exponent), float(minimum), detach == "detached")  # type: ignore[arg-type]
+    return RowSum(kind, float(exponent), float(minimum), detach == "detached")  # type: ignore[arg-type]
 
 
 def focal_term(row_sum: RowSum, nll: Tensor, log1m: Tensor) -> Tensor:

@@ -5,10 +5,9 @@ Every loss of the family is a function of a few numbers per row: ``nll = -log p_
 it), and :class:`RowStatistics` names them. A loss takes them from a :class:`Source`.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
@@ -20,8 +19,6 @@ from noiseproof.core.row_sums import RowSum, accumulation_dtype, decode, focal_t
 
 MAX_CLASSES_ADDED = 64
 """Up to so many classes one term may be most of a sum."""
-FORMER_ATTRIBUTES = {"miss": "p_others", "hit": "p_target", "log_miss": "log1m_p_target", "lead": "margin"}
-"""What attributes of :class:`RowStatistics` were called before, which still works and warns"""
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,6 @@ Statistic.P_OTHERS = Statistic("p_others")
 Statistic.NLL_SUM = Statistic("nll_sum", key_of(RowSum("nll")))
 Statistic.SQ_SUM = Statistic.power_sum(2.0)
 Statistic.MARGIN = Statistic("margin", key_of(RowSum("margin")))
-for _former, _name in {"MISS": "P_OTHERS", "LEAD": "MARGIN", "room_sum": "clipped_focal_sum"}.items():
-    setattr(Statistic, _former, Statistic.__dict__[_name])  # in losses that users wrote before
 
 
 @dataclass(frozen=True)
@@ -133,12 +128,6 @@ class RowStatistics:
     log1m_p_target: Tensor
     classes: int
     sums: dict[str, Tensor]
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in FORMER_ATTRIBUTES:
-            raise AttributeError(f"row statistics have no attribute {name!r}")
-        warnings.warn(f"{name} of row statistics is called {FORMER_ATTRIBUTES[name]} now", DeprecationWarning, stacklevel=2)
-        return getattr(self, FORMER_ATTRIBUTES[name])
 
     @property
     def p_others(self) -> Tensor:

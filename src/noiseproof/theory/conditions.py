@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io.text import and_more
 from noiseproof.losses import RobustLoss, Sum
 from noiseproof.losses.base import parameters_of
 from noiseproof.losses.catalog import create_loss, evaluate, list_losses, values_of
@@ -34,6 +35,7 @@ Answer = Literal["yes", "no", "not dominant", "not found"]
 loss can tell. not found: nothing is proved, and many starts found nothing better than the clean vertex"""
 TOLERANCE = 1e-9  # of the risk's size
 AT_VERTEX = 1 - 1e-7  # a prediction that gives the clean class this much is on its way to the vertex
+MIN_SHARE_SHOWN, MAX_SHARES_SHOWN = 5e-4, 6
 EDGE_SHARES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 """How far from the clean vertex predictions are tried before the minimiser is solved for"""
 
@@ -53,8 +55,8 @@ class ClassVerdict:
         gain: How much lower.
 
     Example:
-        >>> check("ce", 0.4, classes=3).classes[0].answer
-        'no'
+        >>> print(check("mae", 0.4, classes=3).classes[0])
+        class 0: yes, symmetric; its label is given 60.0% of the time, label 1 20.0%
     """
 
     label: int
@@ -65,6 +67,13 @@ class ClassVerdict:
     rival_weight: float
     better: NDArray[np.float64] | None = None
     gain: float = 0.0
+
+    def __str__(self) -> str:
+        text = f"class {self.label}: {self.answer}, {self.reason}"
+        if self.better is not None:
+            likely = [f"{k}: {share:.3g}" for k, share in enumerate(self.better.tolist()) if share >= MIN_SHARE_SHOWN]
+            text += f" ({and_more(likely, MAX_SHARES_SHOWN)}; lower by {self.gain:.2g})"
+        return f"{text}; its label is given {self.clean_weight:.1%} of the time, label {self.rival} {self.rival_weight:.1%}"
 
 
 @dataclass(frozen=True)
