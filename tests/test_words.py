@@ -60,16 +60,12 @@ RETIRED = {
     r"rare class(es)?": "class imbalance, minority class",
 }
 """Each as a regular expression that matches whole words, with what replaces it"""
-STATISTICS = "src/noiseproof/core/statistics.py"
 ALLOWED: dict[tuple[str, str], str] = {
-    **{(STATISTICS, word): "names of before, which still work" for word in (r"room_sum", r"log_miss", r"hit", r"miss")},
     ("src/noiseproof/paper/agreement.py", r"miss"): "the verb",
     ("src/noiseproof/losses/fused.py", r"in_graph"): "torch's own allow_in_graph",
     ("docs/results.md", r"Primitives?|primitives?"): "records that were written under the old name",
     ("src/noiseproof/train/recipe.py", r"one_scale"): "a field of older records",
     ("src/noiseproof/train/recipe.py", r"test_share|test-share"): "a field of older records",
-    ("src/noiseproof/core/row_sums.py", r"rooms?"): "names of before, which still work",
-    (STATISTICS, r"rooms?"): "names of before, which still work",
     ("src/noiseproof/train/preprocessing.py", r"Squash|Cover|RandomPart"): "names in older records",
 }
 """Files that may have a word, and why: a reader of records that were written under the old name, or an option's alias"""

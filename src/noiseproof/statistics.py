@@ -3,6 +3,6 @@
 The public names of :mod:`noiseproof.core.statistics`, which computes them.
 """
 
-from noiseproof.core.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
+from noiseproof.core.statistics import Logits, RowStatistics, Statistic, every_label_statistics, row_statistics
 
-__all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
+__all__ = ["Logits", "RowStatistics", "Statistic", "every_label_statistics", "row_statistics"]

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.core.statistics import Logits
 from tests.helpers.cases import draw
 
 SHAPES = [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2), (0, 5), (7, 2)]
@@ -165,31 +164,6 @@ def test_weight_moves_with_the_module():
 
 def test_repr_shows_a_weight():
     assert repr(noiseproof.CE(weight=torch.tensor([1.0, 0.5]))) == "CE(weight=[1.0, 0.5])"
-
-
-class Hidden:
-    """A source that does not give its logits away."""
-
-    def __init__(self, logits):
-        self._own = Logits(logits)
-        self.classes, self.dtype = logits.shape[1], logits.dtype
-        self.statistics, self.every_label = self._own.statistics, self._own.every_label
-
-    @property
-    def logits(self):
-        raise TypeError("no logits here")
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"weight": torch.arange(5.0)}, {"label_smoothing": 0.1}, {"reduction": "none"}], ids=str
-)
-def test_a_function_of_statistics_needs_nothing_else_of_its_source(options):
-    logits, target = draw(6, 5)
-    target[2] = -100
-    for loss in (noiseproof.JALCE(**options), noiseproof.NFL(**options)):
-        torch.testing.assert_close(loss.from_source(Hidden(logits), target, target.shape), loss(logits, target))
-    with pytest.raises(TypeError, match="no logits here"):
-        noiseproof.LogitClip(**options).from_source(Hidden(logits), target, target.shape)
 
 
 def test_the_way_out_that_an_error_of_tensors_names_works():

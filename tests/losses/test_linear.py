@@ -18,7 +18,7 @@ from noiseproof.core import linear as operation
 from noiseproof.core.backends import Backend
 from noiseproof.core.statistics import Statistic
 from noiseproof.losses.base import RobustLoss
-from noiseproof.losses.linear import EVERY_LABEL_MATRICES, Linear
+from noiseproof.losses.linear import EVERY_LABEL_MATRICES
 from tests.helpers.cases import DISTINCT, build
 
 NAMES = [name for name in DISTINCT if build(name).needs is not None]
@@ -511,14 +511,6 @@ def test_the_kernels_serve_a_chunk(recompute, monkeypatch):
     monkeypatch.setitem(backends._registered, "cpu", BACKEND)
     loss = linear_loss(*leaves[:2], target, criterion, leaves[2], recompute=recompute, chunk_bytes=3 * 300 * 4)
     torch.testing.assert_close(with_gradients(loss, leaves), expected)
-
-
-def test_a_source_gives_statistics_but_no_logits():
-    source = Linear(torch.zeros(2, 3), torch.zeros(4, 3))
-    with pytest.raises(TypeError, match=r"F\.linear"):
-        _ = source.logits
-    with pytest.raises(TypeError, match="linear_loss"):
-        source.every_label((Statistic.NLL,))
 
 
 def test_the_module_owns_its_head():

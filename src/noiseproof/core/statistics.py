@@ -2,12 +2,12 @@
 
 Every loss of the family is a function of a few numbers per row: ``nll = -log p_y``, ``1 - p_y`` and sums over the classes.
 :func:`row_statistics` computes the ones a loss declares it needs in one pass over the logits (:mod:`noiseproof.core` derives
-it), and :class:`RowStatistics` names them. A loss takes them from a :class:`Source`.
+it), and :class:`RowStatistics` names them. A loss takes them from :class:`Logits`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
@@ -304,45 +304,8 @@ def own_term(key: str, nll: Tensor, log1m: Tensor) -> Tensor:
     return focal_term(row_sum, nll, log1m)
 
 
-class Source(Protocol):
-    """What a loss is computed from: N rows that can give their statistics.
-
-    Attributes:
-        classes: The number of classes.
-        dtype: The dtype of the result, if autocast does not ask for another.
-    """
-
-    classes: int
-    dtype: torch.dtype
-
-    @property
-    def logits(self) -> Tensor:
-        """The logits, for a loss that is no function of statistics; a TypeError from a source that never forms them."""
-
-    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        """Return the statistics for one label a row.
-
-        Args:
-            target: The labels, ``[N]``.
-            needs: The statistics to compute.
-
-        Returns:
-            The statistics, each ``[N]``.
-        """
-
-    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
-        """Return the statistics for each of the K labels.
-
-        Args:
-            needs: The statistics to compute.
-
-        Returns:
-            The statistics, each ``[N, K]``.
-        """
-
-
 class Logits:
-    """Logits as a source of statistics.
+    """What a loss is computed from: N rows of logits that give their statistics. A subclass may have them from elsewhere.
 
     Args:
         logits: ``[N, K]``, or what a loss reads in their place.
@@ -360,7 +323,7 @@ class Logits:
         self.dtype, self.plain = logits.dtype, plain
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        """Return the statistics for the labels in ``target``; see :meth:`Source.statistics`.
+        """Return the statistics for one label a row.
 
         Args:
             target: The labels, ``[N]``.
@@ -375,7 +338,7 @@ class Logits:
         return statistics_of(plain_statistics(self.logits, target, needs_key).unbind(), keys, self.logits.shape[1])
 
     def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
-        """Return the statistics for each of the K labels; see :meth:`Source.every_label`.
+        """Return the statistics for each of the K labels.
 
         Args:
             needs: The statistics to compute.

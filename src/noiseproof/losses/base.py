@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 from noiseproof.checks import check_range
 from noiseproof.core.dispatch_state import is_eager_cpu
 from noiseproof.core.operation import rows_of_labels
-from noiseproof.core.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
+from noiseproof.core.statistics import Logits, RowStatistics, Statistic, every_label_statistics, row_statistics
 from noiseproof.losses.arguments import arguments_of, as_rows, check_weight, raise_unknown, result_dtype
 from noiseproof.losses.fused import (
     attribute_key,
@@ -270,11 +270,11 @@ class RobustLoss(nn.Module):
         loss.__dict__["_buffers"] = {**self._buffers, "weight": given.weight}
         return loss._by_autograd(logits, target)
 
-    def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
+    def from_source(self, source: Logits, target: Tensor, shape: Sequence[int]) -> Tensor:
         """Compute the loss from a source of row statistics.
 
         Args:
-            source: N rows, as :class:`noiseproof.statistics.Logits`.
+            source: N rows.
             target: Labels ``[N]`` or class probabilities ``[N, K]``.
             shape: The shape of the result with ``reduction="none"``.
 
@@ -284,11 +284,11 @@ class RobustLoss(nn.Module):
         rows, total = self.weighted_rows(source, target)
         return self.reduced(rows, total, source.dtype, shape)
 
-    def weighted_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor | None]:
+    def weighted_rows(self, source: Logits, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compute the weighted loss of each row, before the reduction.
 
         Args:
-            source: N rows, as :class:`noiseproof.statistics.Logits`.
+            source: N rows.
             target: Labels ``[N]`` or class probabilities ``[N, K]``.
 
         Returns:
@@ -330,7 +330,7 @@ class RobustLoss(nn.Module):
             return rows.sum()
         return rows.mean() if total is None else rows.sum() / total
 
-    def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _labelled_rows(self, source: Logits, target: Tensor) -> tuple[Tensor, Tensor | None]:
         target = target.long()
         ignored = self._ignored(target)
         labels = target if ignored is None else target.masked_fill(ignored, 0)
@@ -360,7 +360,7 @@ class RobustLoss(nn.Module):
                 return None
         return target == self.ignore_index
 
-    def _expected_rows(self, source: Source, target: Tensor) -> Tensor:
+    def _expected_rows(self, source: Logits, target: Tensor) -> Tensor:
         """The expected loss of each row under its distribution over labels."""
         if self.ignore_index >= 0:
             raise ValueError("ignore_index does not apply to probability targets; leave it at its default")
@@ -374,7 +374,7 @@ class RobustLoss(nn.Module):
         # Of a masked class it may be infinite. Else it stays where the target is 0: it is the derivative by the target.
         return (every.masked_fill((target == 0) & ~every.isfinite(), 0.0) * target).sum(1)
 
-    def _every_label_of(self, source: Source) -> tuple[Tensor, Tensor]:
+    def _every_label_of(self, source: Logits) -> tuple[Tensor, Tensor]:
         """The loss for each label, and which of the labels are masked classes."""
         if self.needs is None:
             return self.every_label(source.logits), self.masked_classes(source.logits)

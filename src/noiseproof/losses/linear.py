@@ -227,8 +227,8 @@ def _check_tensors(hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor 
         raise ValueError(f"bias must have one entry per class: {weight.shape[0]} classes, got shape {tuple(bias.shape)}")
 
 
-class Linear:
-    """Hidden states ``[N, D]`` with the ``weight [K, D]`` and ``bias [K]`` of a head: a source that never has all its logits.
+class Linear(Logits):
+    """Hidden states ``[N, D]`` with the ``weight [K, D]`` and ``bias [K]`` of a head, which never have all their logits.
 
     >>> from noiseproof.core.statistics import Statistic
     >>> s = Linear(torch.zeros(1, 3), torch.zeros(4, 3)).statistics(torch.tensor([2]), (Statistic.SQ_SUM,))
@@ -252,20 +252,11 @@ class Linear:
         given = chunk_budget(hidden.device) if chunk_bytes is None else chunk_bytes
         self.chunk_bytes = check_integer("chunk_bytes", given, at_least=1)
 
-    @property
-    def logits(self) -> Tensor:
-        raise TypeError(
-            "the logits of a linear loss are never all there; use criterion(F.linear(hidden, weight, bias), target)"
-        )
-
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
         keys, needs_key = needs_key_of(needs)
         tensors = (self.hidden, self.weight, self.bias, target, self.keep)
         statistics, _ = linear_statistics(*tensors, needs_key, self.dtype, self.chunk_bytes)
         return statistics_of(statistics.unbind(), keys, self.classes)
-
-    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
-        raise TypeError("the losses of all labels are as many as the logits; linear_loss computes them chunk by chunk")
 
 
 def product_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
