@@ -10,7 +10,7 @@ import typer
 
 from noiseproof.cli.completion import datasets, several_losses
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
-from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, TestSize, Threads, Workers
+from noiseproof.cli.train import Device, Labels, Model, Noise, Out, TestSize, Threads, Workers
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -84,7 +84,6 @@ def compare(
     model: Model = None,
     test_size: TestSize = None,
     test_noise: TestNoise = None,
-    profile: Profile = "paper-code",
     out: Out = Path("runs"),
     device: Device = "auto",
     jobs: Jobs = None,
@@ -125,7 +124,7 @@ def compare(
         import_local_modules(losses, model, *(changes or []))
         shown = console if how == "table" else Console(stderr=True)
         given = noise_from(noise, labels)
-        place, recipe_for = _setting(dataset, data, given, profile)
+        place, recipe_for = _setting(dataset, data, given)
         settings, options = (
             changes_from(changes or [], model, test_size),
             RunOptions(device_named(device), workers, threads=threads),
@@ -145,23 +144,21 @@ def compare(
             fail(f"{runs} failed, which the same command tries again; the first: {found.errors[0]}")
 
 
-def _setting(name: str | None, data: str | None, noise: str, profile: str) -> tuple[str, Callable[[str, int], Recipe] | None]:
+def _setting(name: str | None, data: str | None, noise: str) -> tuple[str, Callable[[str, int], Recipe] | None]:
     """What is compared on, and the paper's recipes if it has some for a data set."""
     if name is None and data is None:
         raise ValueError("compare on what? --data PLACE for data of your own, or --dataset digits for a data set with recipes")
     if name is None:
-        if profile != "paper-code":
-            raise ValueError(f"--profile is for the paper's recipes, --dataset NAME, got {profile!r}")
         return str(data), None
     if data is not None and Path(data).expanduser().is_file():
         raise ValueError(f"{data}: with --dataset, --data is the folder of data sets; leave --dataset out for data of your own")
     from noiseproof import paper
 
-    dataset = paper.recipe(f"{name}/ce", noise=noise, profile=profile).dataset
+    dataset = paper.recipe(f"{name}/ce", noise=noise).dataset
     known = {recipe.partition("/")[2] for recipe in paper.list_recipes() if recipe.startswith(f"{dataset}/")}
 
     def published(loss: str, seed: int) -> Recipe:
-        return paper.recipe(f"{dataset}/{loss if loss in known else 'ce'}", noise=noise, seed=seed, profile=profile)
+        return paper.recipe(f"{dataset}/{loss if loss in known else 'ce'}", noise=noise, seed=seed)
 
     return dataset, published
 
