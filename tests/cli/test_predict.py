@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof.cli import app
 from noiseproof.data import DataError, from_arrays, open_dataset
-from noiseproof.train import Recipe, RunOptions, TrainedClassifier, train, with_noise
+from noiseproof.train import Recipe, RunOptions, train, with_noise
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "from torch import nn\n\n\ndef network(classes):\n    return nn.Linear(4, classes)\n"
@@ -391,10 +391,10 @@ def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch):
 )
 @pytest.mark.usefixtures("here")
 def test_an_early_end_is_said_and_leaves_nothing(monkeypatch, error, status, message):
-    def ends(*_):
+    def ends(*_, **options):
         raise error
 
-    monkeypatch.setattr(TrainedClassifier, "_autocast", ends)
+    monkeypatch.setattr("noiseproof.train.preprocessing.Preprocessing.batches", ends)
     result = run("features", "--data", "plain.npz", "--out", "out.csv")
     assert result.exit_code == status
     assert message in result.stderr
