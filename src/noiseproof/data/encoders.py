@@ -542,10 +542,14 @@ def _numbers(values: Series, name: str) -> NDArray[np.float64]:
 
 
 def _flags(values: Series, name: str) -> NDArray[np.float64]:
+    import pandas as pd
+
     flags = as_flags(values)
+    if flags is None and pd.api.types.is_numeric_dtype(values.dtype) and values.dropna().isin((0, 1)).all():
+        flags = values.astype("Float64").astype("float64")  # as a database or a CSV of 0 and 1 has booleans
     if flags is None:
         raise DataError(
-            f"column {name!r} was of yes and no in training and has other values now, such as {_first(values)!r:.60}"
+            f"column {name!r} was of yes and no in training and has other values now, such as {str(_first(values))!r:.60}"
         )
     found: NDArray[np.float64] = flags.to_numpy(np.float64, na_value=np.nan)
     return found
@@ -555,7 +559,7 @@ def _seconds(values: Series, name: str) -> NDArray[np.float64]:
     dates = as_dates(values) if values.notna().any() else None
     if dates is None:
         if values.notna().any():
-            raise DataError(f"column {name!r} should be dates, got {_first(values)!r:.60}")
+            raise DataError(f"column {name!r} should be dates, got {str(_first(values))!r:.60}")
         return np.full(len(values), np.nan)
     _check_read(values, dates, name, "date")
     seconds = dates.dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.float64)

@@ -89,8 +89,8 @@ def read_frame(source: Any) -> Frame:
 
     Args:
         source: The path of a CSV, TSV (both also gzipped), Parquet, Feather or JSON Lines file; a pandas or polars frame; an
-            Arrow table; a Hugging Face ``Dataset``; a dict of columns; a list of dicts; a list of texts, the column ``text``;
-            an array or tensor ``[N, D]``, whose columns are numbered from 0.
+            Arrow table; a Hugging Face ``Dataset``; a dict of columns; a list of dicts; a list or series of texts, the column
+            ``text``; an array or tensor ``[N, D]``, whose columns are numbered from 0.
 
     Returns:
         A frame with text names, numbered from 0 where a file has no header.
@@ -120,9 +120,23 @@ def raw_frame(source: Any, names: Sequence[str] = ()) -> Frame:
     if isinstance(source, list | tuple) and source and all(isinstance(one, Mapping) for one in source):
         return pd.DataFrame(list(source))
     array = source.detach().cpu() if hasattr(source, "detach") else source
-    if np.ndim(array) == 2 and not is_frame(source):
-        return pd.DataFrame(np.asarray(array))
+    if hasattr(array, "toarray"):
+        raise DataError("a sparse matrix is not read; pass its toarray(), or texts as they are, which are encoded here")
+    if not is_frame(source) and (dimensions := np.ndim(array)) in (1, 2):
+        return pd.DataFrame(np.asarray(array)) if dimensions == 2 else _texts(list(array))
     return _with_class_names(_from_arrow(_arrow_table(source), own=False), getattr(source, "features", None))
+
+
+def _texts(values: list[Any]) -> Frame:
+    """A series or an array of texts, as the column that a list of texts is."""
+    import pandas as pd
+
+    if not values or not all(isinstance(one, str) or pd.isna(one) for one in values):
+        raise DataError(
+            f"a table of rows and columns was expected, got {len(values)} values in one dimension; array.reshape(-1, 1) has a "
+            "row for each"
+        )
+    return pd.DataFrame({"text": values})
 
 
 def _with_class_names(frame: Frame, features: Any) -> Frame:

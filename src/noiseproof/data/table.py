@@ -127,6 +127,11 @@ def labels_of(labels: Any, count: int) -> Labels:
 
 def _label_values(labels: Any, count: int) -> Series:
     values = labels.detach().cpu().numpy() if hasattr(labels, "detach") else labels
+    if np.ndim(values) > 1:
+        values = np.asarray(values)
+        if values.shape[1:] != (1,):
+            raise DataError(f"there must be one label for each row, got labels of shape {list(values.shape)}")
+        values = values[:, 0]
     values = read_frame({"label": values if hasattr(values, "dtype") else list(values)})["label"]
     if len(values) != count:
         raise DataError(f"{len(values)} labels for {count} examples")
