@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from noiseproof.data import ImageFiles, Pipeline, register_augmentation
-from noiseproof.data.registry import all_datasets, find_augmentation, find_name
+from noiseproof.data.augment import find_augmentation
+from noiseproof.data.registry import all_datasets, find_name
 from noiseproof.train.batch_loader import Transforms
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "noiseproof"
@@ -83,7 +84,7 @@ assert "noiseproof.paper.plugin" in sys.modules
 
 
 def test_an_augmentation_of_ones_own_is_used_by_its_name(monkeypatch):
-    monkeypatch.setattr("noiseproof.data.registry.AUGMENTATIONS", {})
+    monkeypatch.setattr("noiseproof.data.augment.AUGMENTATIONS", {})
     register_augmentation("mine", lambda *, in_files, size, output: Pipeline("train", "test", (in_files, size)))
     found = Transforms.named("mine", ImageFiles(("a.png",), [0]), size=(8, 8))
     assert (found.train, found.test, found.train_framing) == ("train", "test", (True, (8, 8)))

@@ -9,15 +9,19 @@ embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
 images       folders with one folder per class, decoding one file
 opening      open_dataset, by name or path; open_unlabelled, examples to predict; write_cleaned, with other labels
-registry     data sets and augmentations that have a name: the package's own and those of plug-ins
+registry     data sets that have a name: the package's own and those of plug-ins
 describe     describe: sizes, classes and images of a data set, as 'noiseproof data show' prints them
 loader       ImageLoader, batches of image files decoded in worker processes; small files decoded into memory
 resizing     Resize, ResizeCrop, ResizeCenterCrop, RandomResizedCrop: of decoded files, and on the device
 operations   Operation, the interface of augmentations; RandomCrop, HorizontalFlip, which only move pixels
-augment      Augment, which composes and normalises; ColorJitter
+augment      Augment, which composes and normalises; ColorJitter; augmentations that have a name
+
+The last four need torch, and are imported when a name of them is first used: tables are read without it.
 """
 
-from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, evaluation
+import importlib
+from typing import TYPE_CHECKING
+
 from noiseproof.data.columns import Column, Table, TableEncoder, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import (
     Dataset,
@@ -36,11 +40,8 @@ from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed,
 from noiseproof.data.frames import Labels, read_frame, read_labels
 from noiseproof.data.images import load_image_folder, read_image
 from noiseproof.data.lists import load_list
-from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
 from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, open_dataset, open_unlabelled
-from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop
-from noiseproof.data.registry import NamedDataset, Pipeline, register_augmentation, register_dataset
-from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
+from noiseproof.data.registry import NamedDataset, register_dataset
 from noiseproof.io.files import DataError
 
 __all__ = ["IMAGENET", "Augment", "ColorJitter", "DataError", "DataSummary", "Dataset", "Examples", "Framing"]
@@ -52,3 +53,31 @@ __all__ += ["load_list", "load_npz", "open_dataset", "open_unlabelled", "read_im
 __all__ += ["Column", "EmbeddingCache", "Labels", "PretrainedEncoder", "register_augmentation", "register_dataset"]
 __all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load_encoder", "parse_kinds", "read_frame"]
 __all__ += ["Table", "embed_data", "read_labels", "report_progress"]
+
+if TYPE_CHECKING:
+    from noiseproof.data.augment import (
+        IMAGENET,
+        Augment,
+        ColorJitter,
+        Normalize,
+        Pipeline,
+        evaluation,
+        register_augmentation,
+    )
+    from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
+    from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop
+    from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
+else:
+    _NAMES = {
+        "augment": ("IMAGENET", "Augment", "ColorJitter", "Normalize", "Pipeline", "evaluation", "register_augmentation"),
+        "loader": ("ImageBatch", "ImageLoader", "common_size", "in_memory_at"),
+        "operations": ("HorizontalFlip", "Operation", "RandomCrop"),
+        "resizing": ("Framing", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop"),
+    }
+
+    def __getattr__(name):
+        """What needs torch is imported when it is first used."""
+        for module, names in _NAMES.items():
+            if name in names:
+                return globals().setdefault(name, getattr(importlib.import_module(f"noiseproof.data.{module}"), name))
+        raise AttributeError(f"module 'noiseproof.data' has no attribute {name!r}")

@@ -1,19 +1,21 @@
-"""A chain of augmentations on a batch of uint8 images, normalised; changes of colour."""
+"""A chain of augmentations on a batch of uint8 images, normalised; changes of colour; augmentations that have a name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
 from noiseproof.data.operations import Operation, Size, check_images, in_unit_range, uniform
-from noiseproof.data.resizing import ResizeCenterCrop
+from noiseproof.data.resizing import Framing, ResizeCenterCrop
+from noiseproof.plugins import load_plugins
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+AUGMENTATIONS: dict[str, Augmentation] = {}
 
 
 @dataclass(frozen=True)
@@ -271,3 +273,53 @@ def evaluation(
     ((), (ResizeCenterCrop(resize=256, size=224),))
     """
     return Augment(() if resize is None else (ResizeCenterCrop(resize, size),), mean, std, **output)
+
+
+class Pipeline(NamedTuple):
+    """What an augmentation does in training and in evaluation: on the device, and before that to image files."""
+
+    train: Augment
+    test: Augment
+    train_framing: Framing | None = None
+    test_framing: Framing | None = None
+
+
+class Augmentation(Protocol):
+    """Makes the pipeline for images in memory or in files; ``size`` is the one that the user asked for."""
+
+    def __call__(self, *, in_files: bool, size: Size | None, output: Output) -> Pipeline: ...
+
+
+def register_augmentation(name: str, augmentation: Augmentation) -> None:
+    """Make an augmentation known by name to recipes and ``--set augment=NAME``.
+
+    Args:
+        name: What users write; one that is known already is replaced.
+        augmentation: Called with ``in_files``, ``size`` and ``output``; returns the :class:`Pipeline`.
+
+    >>> from noiseproof.data import IMAGENET, evaluation
+    >>> def plain(*, in_files, size, output):
+    ...     return Pipeline(evaluation(*IMAGENET, **output), evaluation(*IMAGENET, **output))
+    >>> register_augmentation("plain", plain)
+    >>> find_augmentation("plain") is plain
+    True
+    >>> del AUGMENTATIONS["plain"]
+    """
+    AUGMENTATIONS[name] = augmentation
+
+
+def find_augmentation(name: str) -> Augmentation:
+    """The augmentation of this name.
+
+    Args:
+        name: As it was registered.
+
+    Returns:
+        The augmentation.
+
+    Raises:
+        KeyError: No plug-in has it either.
+    """
+    if name not in AUGMENTATIONS:
+        load_plugins()
+    return AUGMENTATIONS[name]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from noiseproof.data.columns import TableEncoder
 from noiseproof.data.dataset import Dataset, Examples
-from noiseproof.data.loader import common_size, in_memory_at
 from noiseproof.io.files import DataError
 from noiseproof.io.text import excerpt
 
@@ -99,6 +98,8 @@ class Features:
             return examples.inputs
         if self.averaged is None:
             raise DataError("the model was trained on features, and these are images; predict their features")
+        from noiseproof.data.loader import in_memory_at
+
         found = in_memory_at(Dataset("new", examples, None, ("a", "b")), (self.shape[0], self.shape[1]), keep_rgb=True).train
         if not found.in_memory:
             raise DataError(f"{len(examples)} images are too many to be in memory at once; predict a part of them at a time")
@@ -139,6 +140,8 @@ def small_images(dataset: Dataset) -> Dataset:
     """A data set of image files with the images in memory, resized for small networks; others as they are."""
     if dataset.train.in_memory:
         return dataset
+    from noiseproof.data.loader import common_size, in_memory_at
+
     found = in_memory_at(dataset, common_size(dataset, at_most=MAX_FILE_SIDE) or (IMAGE_SIDE, IMAGE_SIDE))
     if not found.train.in_memory:
         raise DataError(

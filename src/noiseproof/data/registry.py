@@ -1,6 +1,6 @@
-"""Data sets and augmentations by name: the package's own, and those of plug-ins.
+"""Data sets by name: the package's own, and those of plug-ins (:mod:`noiseproof.plugins`), which call :func:`register_dataset`.
 
-A plug-in (:mod:`noiseproof.plugins`) calls :func:`register_dataset` or :func:`register_augmentation`.
+Augmentations by name are in :mod:`noiseproof.data.augment`, which needs torch.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from noiseproof.data.augment import Augment, Output
 from noiseproof.data.dataset import Dataset
-from noiseproof.data.operations import Size
-from noiseproof.data.resizing import Framing
 from noiseproof.plugins import load_plugins
 
 DATASETS: dict[str, NamedDataset] = {}
-AUGMENTATIONS: dict[str, Augmentation] = {}
 
 Progress = Callable[[str, int, int | None], object]
 """Called with what is done (a file's name), the bytes done so far, and the total if it is known."""
@@ -50,21 +46,6 @@ class NamedDataset(NamedTuple):
             True if a file of ``markers`` is there.
         """
         return any((folder / marker).is_file() for marker in self.markers)
-
-
-class Pipeline(NamedTuple):
-    """What an augmentation does in training and in evaluation: on the device, and before that to image files."""
-
-    train: Augment
-    test: Augment
-    train_framing: Framing | None = None
-    test_framing: Framing | None = None
-
-
-class Augmentation(Protocol):
-    """Makes the pipeline for images in memory or in files; ``size`` is the one that the user asked for."""
-
-    def __call__(self, *, in_files: bool, size: Size | None, output: Output) -> Pipeline: ...
 
 
 def register_dataset(name: str, dataset: NamedDataset) -> None:
@@ -104,24 +85,6 @@ def _as_it_is(dataset: Dataset, folder: Path, check: bool) -> Dataset:
     return dataset
 
 
-def register_augmentation(name: str, augmentation: Augmentation) -> None:
-    """Make an augmentation known by name to recipes and ``--set augment=NAME``.
-
-    Args:
-        name: What users write; one that is known already is replaced.
-        augmentation: Called with ``in_files``, ``size`` and ``output``; returns the :class:`Pipeline`.
-
-    >>> from noiseproof.data import IMAGENET, evaluation
-    >>> def plain(*, in_files, size, output):
-    ...     return Pipeline(evaluation(*IMAGENET, **output), evaluation(*IMAGENET, **output))
-    >>> register_augmentation("plain", plain)
-    >>> find_augmentation("plain") is plain
-    True
-    >>> del AUGMENTATIONS["plain"]
-    """
-    AUGMENTATIONS[name] = augmentation
-
-
 def all_datasets() -> dict[str, NamedDataset]:
     """All data sets that have a name, those of plug-ins included.
 
@@ -145,20 +108,3 @@ def find_name(name: str) -> NamedDataset | None:
         The data set, or None if no plug-in has it either.
     """
     return DATASETS[name] if name in DATASETS else all_datasets().get(name)
-
-
-def find_augmentation(name: str) -> Augmentation:
-    """The augmentation of this name.
-
-    Args:
-        name: As it was registered.
-
-    Returns:
-        The augmentation.
-
-    Raises:
-        KeyError: No plug-in has it either.
-    """
-    if name not in AUGMENTATIONS:
-        load_plugins()
-    return AUGMENTATIONS[name]

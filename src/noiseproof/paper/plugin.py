@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from noiseproof.data.augment import register_augmentation
 from noiseproof.data.dataset import Dataset
-from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
+from noiseproof.data.registry import NamedDataset, Progress, register_dataset
 from noiseproof.io.files import checksum
 from noiseproof.models.weights import WEIGHTS_READERS
 from noiseproof.noise.files import LABEL_READERS, labels_in

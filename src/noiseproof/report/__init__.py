@@ -8,16 +8,16 @@ charts      what the pages share: templates, and charts as SVG; pictures of runs
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from noiseproof.train.record_files import compact, merge, read_records, read_runs, write_records
-
 if TYPE_CHECKING:
     from noiseproof.report.page import RunReport, report_runs
+    from noiseproof.train.record_files import compact, merge, read_records, read_runs, write_records
 
 __all__ = ["RunReport", "compact", "merge", "read_records", "read_runs", "report_runs", "write_records"]
 
 
 def __getattr__(name: str) -> Any:
-    """The page is imported when it is first used: an audit and a run need records and pictures alone."""
-    if name in ("RunReport", "report_runs"):
-        return getattr(importlib.import_module("noiseproof.report.page"), name)
+    """Pages and records of runs are imported when they are first used: an audit and a fit need neither."""
+    if name in __all__:
+        module = "noiseproof.report.page" if name in ("RunReport", "report_runs") else "noiseproof.train.record_files"
+        return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -35,9 +35,8 @@ from noiseproof.data import (
     Split,
     evaluation,
 )
-from noiseproof.data.augment import Output
+from noiseproof.data.augment import AUGMENTATIONS, Output, find_augmentation, register_augmentation
 from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Size
-from noiseproof.data.registry import AUGMENTATIONS, find_augmentation, register_augmentation
 
 BASIC_AUGMENTATIONS: dict[str, tuple[Operation, ...]] = {
     "none": (),
