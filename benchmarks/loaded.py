@@ -4,7 +4,8 @@
 
 Each command is a process of its own on small data that this script makes. A computation whose threads wait for each other takes
 many times as long where others use the cores too; one that has a thread of its own takes about twice as long. The script ends
-with status 1 if a command takes more than three times as long.
+with status 1 if a command takes more than three times as long. CPU seconds are those of the command and its processes: more of
+them beside other work are threads that wait busily, and on a machine that is not quiet they say more than the ratio.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -57,13 +59,16 @@ def main() -> None:
     options = parser.parse_args()
     chosen = COMMANDS if options.only is None else {name: COMMANDS[name] for name in options.only.split(",")}
     cores = len(os.sched_getaffinity(0))
-    print(f"{'command':24} {'quiet, s':>9} {'loaded, s':>9} {'ratio':>6}   beside {cores} busy loops on {cores} cores")
+    head = f"{'command':24} {'quiet, s':>9} {'loaded, s':>9} {'ratio':>6} {'CPU, s':>7} {'loaded':>7}"
+    print(f"{head}   beside {cores} busy loops on {cores} cores")
     facts = {}
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder))
         for name, command in chosen.items():
             facts[name] = measure(command, Path(folder), options.repeats, cores)
-            print(f"{name:24} {facts[name]['quiet']:9.1f} {facts[name]['loaded']:9.1f} {facts[name]['ratio']:6.2f}", flush=True)
+            found = facts[name]
+            line = f"{name:24} {found['quiet']:9.1f} {found['loaded']:9.1f} {found['ratio']:6.2f}"
+            print(f"{line} {found['quiet CPU']:7.1f} {found['loaded CPU']:7.1f}", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     if slow := [name for name, found in facts.items() if found["ratio"] > LIMIT]:
@@ -83,26 +88,34 @@ def write_data(folder: Path) -> None:
 
 
 def measure(command: list[str], folder: Path, repeats: int, cores: int) -> dict[str, float]:
-    """The median seconds of a command alone and beside busy loops, and their ratio."""
+    """The median seconds of a command alone and beside busy loops, and their ratio; CPU seconds likewise."""
     quiet, loaded = [], []
     for _ in range(repeats):
         quiet.append(seconds(command, folder))
         with busy_loops(cores):
             loaded.append(seconds(command, folder))
-    found = {"quiet": statistics.median(quiet), "loaded": statistics.median(loaded)}
+    found = {}
+    for title, runs in (("quiet", quiet), ("loaded", loaded)):
+        found[title], found[f"{title} CPU"] = (statistics.median(each) for each in zip(*runs, strict=True))
     return {**found, "ratio": found["loaded"] / found["quiet"]}
 
 
-def seconds(command: list[str], folder: Path) -> float:
-    """That a command takes; an error if it fails."""
+def seconds(command: list[str], folder: Path) -> tuple[float, float]:
+    """That a command takes, and CPU seconds; an error if it fails."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         words = [sys.executable, *(str(Path(out) / "made") if word == "OUT" else word for word in command)]
-        start = time.perf_counter()
+        start, computed = time.perf_counter(), cpu_seconds()
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-        taken = time.perf_counter() - start
+        taken = time.perf_counter() - start, cpu_seconds() - computed
     if done.returncode:
         sys.exit(f"{' '.join(words)} ended with status {done.returncode}: {done.stderr[-500:]}")
     return taken
+
+
+def cpu_seconds() -> float:
+    """Of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager
