@@ -15,10 +15,10 @@ from noiseproof.audit.folds import (
     cross_validate,
     oversample,
     plan_cross_validation,
-    stratified_folds,
 )
 from noiseproof.data import Split
 from noiseproof.io.files import claimed
+from noiseproof.learners.crossfit import assign_folds
 from noiseproof.noise import symmetric
 from noiseproof.train import Run, RunOptions
 from tests.helpers.audits import SHORT, points
@@ -143,13 +143,13 @@ def test_two_processes_do_not_work_in_one_folder(tmp_path):
 
 def test_folds_have_the_classes_of_the_whole_and_rare_ones_are_spread():
     labels = np.array([0] * 50 + [1] * 23 + [2] * 3 + [3])
-    found = stratified_folds(labels, 5, seed=1)
+    found = assign_folds(labels, 5, seed=1)
     assert np.bincount(found).tolist() == [16, 16, 15, 15, 15]
     for label in (0, 1):
         counts = np.bincount(found[labels == label], minlength=5)
         assert counts.max() - counts.min() <= 1
     assert len(set(found[labels == 2].tolist())) == 3
-    assert not np.array_equal(found, stratified_folds(labels, 5, seed=2))
+    assert not np.array_equal(found, assign_folds(labels, 5, seed=2))
 
 
 def test_rare_classes_are_repeated_to_half_of_the_most_frequent_one_or_the_mean_and_rows_at_most_double():

@@ -80,7 +80,7 @@ def test_a_stored_learner_predicts_what_it_predicted(data, tmp_path):
 
 
 def test_finished_tasks_are_not_computed_again_and_processes_compute_the_same(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "SERIAL_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROCESS_SECONDS", 1e-9)
     first = run(data, tmp_path / "processes", jobs=2)
     monkeypatch.undo()
     second = run(data, tmp_path / "here")
@@ -92,6 +92,19 @@ def test_finished_tasks_are_not_computed_again_and_processes_compute_the_same(da
     monkeypatch.setattr(module, "_run", None)
     again = run(data, tmp_path / "here")
     assert all((again.predictions[name] == second.predictions[name]).all() for name in LEARNERS)
+
+
+def test_a_process_is_started_only_for_work_that_is_worth_it(data, tmp_path, monkeypatch):
+    found, here = [], module._run_here
+    total = sum(3 * module.SPECS[name].seconds(60, 4, 3) for name in LEARNERS)
+    monkeypatch.setattr(module, "PROCESS_SECONDS", total / 3.5)
+    monkeypatch.setattr(module, "_run_in_processes", lambda queue, threads: [found.append(queue.jobs), here(queue, threads)])
+    run(data, tmp_path / "many", jobs=64)
+    run(data, tmp_path / "two", jobs=2)
+    assert found == [3, 2]
+    monkeypatch.setattr(module, "PROCESS_SECONDS", total)
+    run(data, tmp_path / "here", jobs=64)
+    assert found == [3, 2]
 
 
 def stored_arrays(path):

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from noiseproof.data import Dataset, Examples
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, claimed, label_hash, save_arrays, write_whole
+from noiseproof.learners.crossfit import assign_folds
 from noiseproof.losses.facts import kind_of_data, recommended_settings
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.engine import fast_path_suits, precision_of
@@ -94,19 +95,6 @@ class CrossValidationPlan:
         return np.flatnonzero(self.fold == number), np.flatnonzero(self.fold != number)
 
 
-def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
-    """The fold of each example, at random and stratified: the examples of each class are spread evenly over the folds.
-
-    >>> stratified_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0)[4:].sum().item()
-    1
-    """
-    order = np.random.default_rng(seed).permutation(len(labels))
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[by_class] = np.arange(len(labels)) % folds
-    return fold
-
-
 def target_count(counts: NDArray[np.int64]) -> int:
     """Labels that each class has at least after oversampling: half of the most frequent class's, or the mean of all classes.
 
@@ -158,7 +146,7 @@ def plan_cross_validation(
     recipe = _robust_recipe(dataset, model, seed, options)
     recipe = recipe if epochs is None else override(recipe, {"epochs": epochs})
     task = with_noise(dataset, recipe)
-    fold = None if quick else stratified_folds(examples.labels, folds, seed)
+    fold = None if quick else assign_folds(examples.labels, folds, seed)
     plan = CrossValidationPlan(task, fold, seed, options, data_digest(task))
     return plan, override(recipe, {"batch": _batch_size(recipe.batch, plan)})
 
@@ -337,10 +325,7 @@ class FoldStore:
         if self.folder is None:
             yield
             return
-        with claimed(self.folder):
-            for left in self.folder.glob(".*.npz.*"):
-                with suppress(OSError):
-                    left.unlink()
+        with claimed(self.folder, ["*.npz"]):
             yield
 
     def read(self, key: str, rows: int, classes: int) -> HeldOutPredictions | None:

@@ -43,7 +43,7 @@ from noiseproof.data.opening import DataOptions
 from noiseproof.data.table import labels_of
 from noiseproof.io.text import and_more
 from noiseproof.learners.catalog import default_learners
-from noiseproof.learners.crossfit import assign_folds
+from noiseproof.learners.crossfit import assign_folds, left_out
 from noiseproof.train import RunOptions
 from noiseproof.train.engine import limited_threads
 
@@ -234,7 +234,7 @@ def _audit_by_learners(
     if not 2 <= count <= len(dataset.train):
         raise ValueError(f"folds must be in [2, {len(dataset.train)}], the number of examples, got {folds}")
     given, classes = checked_labels(dataset), len(dataset.classes)
-    names, left_out = affordable(default_learners(False, quick), len(given), classes)
+    names, dropped = affordable(default_learners(False, quick), len(given), classes)
     fold = assign_folds(given, count, seed)
     check_parts(given, fold)
     extra = []
@@ -250,8 +250,7 @@ def _audit_by_learners(
             x, given, classes, fold, names, extra=extra, seed=seed, progress=progress, folder=place, threads=threads
         )
     found = learnt.audit(dataset, learnt.decided())
-    notes = tuple(f"{name} was {why}" for name, why in (left_out | learnt.crossed.dropped).items())
-    return replace(found, notes=(*found.notes, *notes))
+    return replace(found, notes=(*found.notes, *left_out(dropped | learnt.crossed.dropped)))
 
 
 def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[str] | None) -> Examples:

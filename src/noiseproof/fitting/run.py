@@ -7,7 +7,6 @@ import json
 import shutil
 import tempfile
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,17 +24,18 @@ from noiseproof.data.columns import parse_kinds
 from noiseproof.data.features import Features, small_images
 from noiseproof.fitting import is_model
 from noiseproof.fitting.leaderboard import MODEL, gain_interval, leaderboard, recalls
-from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model
+from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model, remove_with
 from noiseproof.fitting.verdict import Verdict
-from noiseproof.io.files import checksum
+from noiseproof.io.files import checksum, claimed
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
 from noiseproof.learners.catalog import LEARNERS, default_learners
-from noiseproof.learners.crossfit import SPECS, CrossFit, Stage, TaskStore, assign_folds, load_learner
-from noiseproof.train.engine import limited_threads
+from noiseproof.learners.crossfit import PARTIAL, SPECS, CrossFit, Stage, assign_folds, limited_threads, load_learner
 from noiseproof.version import __version__
 
 MAX_SUSPECTS = 20
+MIN_BOOSTED_ROWS, MIN_BOOSTED_PER_CLASS = 200, 20
+"""Fewer rows are compared with logistic regression instead of boosting: on 30 rows of iris boosting is no better than chance"""
 
 
 def fit(
@@ -86,7 +86,7 @@ def fit(
         groups: A column, or one value for each row: rows of the same group are in one fold.
         seed: Of the folds and the learners. The same seed gives the same model.
         threads: Threads of each task; one by default.
-        jobs: Learners that are trained concurrently; one for each core by default.
+        jobs: Learners that are trained concurrently, at most; one for each core by default.
         folder: Where finished parts and the model are kept. The same call resumes there, and returns a finished model at once.
         progress: Called with a :class:`noiseproof.learners.crossfit.Stage` when a part is finished.
 
@@ -118,7 +118,7 @@ def fit(
     with limited_threads(threads or 1):
         if folder is None:
             return _fitted_in_temporary_folder(job)
-        with TaskStore(place := Path(folder).expanduser()).claimed():
+        with claimed(place := Path(folder).expanduser(), PARTIAL):
             return job.fitted(place)
 
 
@@ -130,7 +130,7 @@ def _fitted_in_temporary_folder(job: _Job) -> FittedModel:
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
+    remove_with(model, place)
     return model
 
 
@@ -309,8 +309,8 @@ def _stored(place: Path, key: str) -> FittedModel | None:
 
 
 def plain_learner(dataset: Dataset) -> str:
-    """The learner that a person would have taken: boosting for the columns of a table, logistic regression for embeddings, a
-    network for images.
+    """The learner that a person would have taken: boosting for the columns of a table, logistic regression for embeddings and
+    where boosting, whose leaves have twenty rows, has too few of them, a network for images.
 
     >>> plain_learner(training_data({"text": ["good", "bad", "fine", "poor"], "y": [1, 0, 1, 0]}, columns="text=text"))
     'plain-logistic'
@@ -318,4 +318,5 @@ def plain_learner(dataset: Dataset) -> str:
     if dataset.train.kind != "features":
         return "cnn"
     keys = set() if dataset.table is None else {type(one).key for one in dataset.table.encoder.encoders}
-    return "plain-logistic" if keys <= {"embedding", "pretrained", "scaled", "text"} else "plain-boosting"
+    few = len(dataset.train) < max(MIN_BOOSTED_ROWS, MIN_BOOSTED_PER_CLASS * len(dataset.classes))
+    return "plain-logistic" if few or keys <= {"embedding", "pretrained", "scaled", "text"} else "plain-boosting"

@@ -71,7 +71,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 def remove_partial(path: Path) -> None:
     """Remove what :func:`write_whole` left beside ``path`` when it was killed, for one who has the lock of all its writers."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"):
+    _remove_partials(path.parent, glob.escape(path.name))
+
+
+def _remove_partials(folder: Path, pattern: str) -> None:
+    for left in folder.glob(f".{pattern}.{'[0-9a-f]' * 8}"):
         with contextlib.suppress(OSError):  # a folder may be read-only
             left.unlink()
 
@@ -138,6 +142,8 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
 def claimed(folder: Path, files: Iterable[str] = ()) -> Iterator[None]:
     """Make the folder if need be, keep other processes out, and remove the partial files of writes that were killed.
 
+    ``files`` are names, or patterns such as ``*.npz``.
+
     Work that fails before it has written anything leaves no folder behind.
     """
     with contextlib.ExitStack() as stack:
@@ -147,7 +153,7 @@ def claimed(folder: Path, files: Iterable[str] = ()) -> Iterator[None]:
             raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
         if held:  # or a partial file might be another process's
             for name in files:
-                remove_partial(folder / name)
+                _remove_partials(folder, name)
         try:
             yield
         except BaseException:

@@ -57,6 +57,11 @@ class LearnerSpec:
         """
         return self.build(seed=seed, class_weight=class_weight)
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether torch trains it."""
+        return self.load.__module__ == network.__name__
+
     def inputs(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """What it reads: images as they are, or their pixels as features.
 

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.io.files import BusyError, DataError, locked, make_folder, write_whole
+from noiseproof.io.files import DataError, claimed, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import LEARNERS, PLAIN, LearnerSpec
@@ -31,14 +32,16 @@ from noiseproof.version import __version__
 
 STORE_VERSION = 1
 """Of stored tasks; another number when what is stored, or how it is computed, changes"""
-SERIAL_SECONDS = 6.0
-"""Tasks that take less than this together are computed in this process: starting others takes as long"""
+PROCESS_SECONDS = 3.0
+"""Of tasks that are worth a further process: starting it takes as long. Those of less than two are computed in this process"""
 PRIOR_SECONDS = 0.5
 """How much the cost model counts beside what was measured: the first tasks are short, and say little of a machine's speed"""
 STACK_SHARE = 0.2
 """Of a budget of minutes, what is kept back for the noise model and the files"""
 SPECS: dict[str, LearnerSpec] = {**LEARNERS, **PLAIN}
 PREDICTIONS = "predictions"
+PARTIAL = ("*.safetensors", "*.json")
+"""Files of which a killed process may have left a part"""
 MODEL = "model."
 
 
@@ -106,6 +109,18 @@ def _dealt(labels: NDArray[np.int64], rank: NDArray[np.int64], folds: int, seed:
     return fold
 
 
+def left_out(dropped: Mapping[str, str]) -> list[str]:
+    """A sentence for each reason why learners were left out.
+
+    >>> left_out({"boosting": "left out to stay within 1 minutes", "network": "left out to stay within 1 minutes"})
+    ['boosting, network were left out to stay within 1 minutes']
+    """
+    names: dict[str, list[str]] = {}
+    for name, why in dropped.items():
+        names.setdefault(why, []).append(name)
+    return [f"{', '.join(found)} {'were' if len(found) > 1 else 'was'} {why}" for why, found in names.items()]
+
+
 def task_jobs(jobs: int | None = None) -> int:
     """How many tasks run concurrently: by default one for each core that this process may use.
 
@@ -147,15 +162,7 @@ class TaskStore:
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
         """Keep other processes out, and remove what a killed one left half written."""
-        with contextlib.ExitStack() as stack:
-            make_folder(self.folder)
-            try:
-                stack.enter_context(locked(self.folder, wait=False))
-            except BlockingIOError:
-                raise BusyError(f"another process is at work in {self.folder}; wait for it, or choose another folder") from None
-            for left in self.folder.glob(".*.safetensors.*"):
-                with contextlib.suppress(OSError):
-                    left.unlink()
+        with claimed(self.folder, PARTIAL):
             yield
 
     def path(self, task: LearnerTask, key: str) -> Path:
@@ -293,7 +300,7 @@ def crossfit(
         seed: Of the learners that draw random numbers.
         class_weight: "balanced" trains with the same weight for all classes.
         threads: Threads of each task; one by default.
-        jobs: Tasks that run concurrently; one for each core by default.
+        jobs: Tasks that run concurrently, at most; one for each core by default.
         minutes: Learners are left out, the costliest first, so that the rest ends within this time.
         progress: Called with a :class:`Stage` when a task is finished.
 
@@ -309,7 +316,8 @@ def crossfit(
     with store.claimed():
         queue = _Queue(data, store, list(learners), minutes, progress, task_jobs(jobs))
         queue.take_stored()
-        if queue.jobs == 1 or queue.seconds_left() * queue.jobs < SERIAL_SECONDS:
+        queue.jobs = max(1, min(queue.jobs, int(queue.seconds_left() * queue.jobs / PROCESS_SECONDS)))
+        if queue.jobs == 1:
             _run_here(queue, threads or 1)
         else:
             _run_in_processes(queue, threads or 1)
@@ -340,7 +348,7 @@ class _Queue:
         self.cost = {name: SPECS[name].seconds(learnt, columns, self.data.classes) for name in self.learners}
         for name in self.learners:
             if self.data.classes > SPECS[name].max_classes:
-                self.dropped[name] = f"left out, since it is too slow for {self.data.classes} classes"
+                self.dropped[name] = f"left out as too slow for {self.data.classes} classes"
         # With a budget the cheap ones first, so that what is left out is what costs most; else the long ones first.
         self.learners.sort(key=lambda name: self.cost[name], reverse=self.minutes is None)
         asked = [self.digest, sorted(self.learners), self.data.seed, self.minutes, STORE_VERSION]
@@ -395,7 +403,7 @@ class _Queue:
             if not candidates:
                 return
             worst = max(candidates, key=lambda name: left[name])
-            self._drop(worst, f"left out to stay within {self.minutes:g} minutes: it needs about {left[worst]:.0f} s more")
+            self._drop(worst, f"left out to stay within {self.minutes:g} minutes")
 
     def _open(self) -> dict[str, list[LearnerTask]]:
         """The tasks of each learner that are not finished."""
@@ -416,7 +424,7 @@ class _Queue:
         self.running.discard(task)
         if seconds is None:
             if task.learner not in self.dropped:
-                self._drop(task.learner, f"left out since it failed: {fault}")
+                self._drop(task.learner, f"left out after a failure: {fault}")
         elif task.learner not in self.dropped:
             shape = int((self.data.fold == task.fold).sum()), self.data.classes
             stored = self.store.read(task, self.key(task), shape)
@@ -430,9 +438,7 @@ class _Queue:
     def finished(self) -> CrossFit:
         kept = [name for name in SPECS if name in self.learners and name not in self.dropped]
         if not kept:
-            raise ValueError(
-                f"no learner could be trained: {'; '.join(f'{name} was {why}' for name, why in self.dropped.items())}"
-            )
+            raise ValueError(f"no learner could be trained: {'; '.join(left_out(self.dropped))}")
         predictions, seconds, files = {}, {}, {}
         for name in kept:
             whole = np.empty((len(self.data.labels), self.data.classes), np.float32)
@@ -444,11 +450,29 @@ class _Queue:
         return CrossFit(predictions, self.data.fold, seconds, files, self.dropped)
 
 
-def _run_here(queue: _Queue, threads: int) -> None:
+@contextlib.contextmanager
+def limited_threads(count: int, needs_torch: bool = False) -> Iterator[None]:
+    """Let BLAS, scikit-learn and torch compute with so many threads in this process; torch is imported only if it is needed.
+
+    >>> with limited_threads(1, needs_torch=True):
+    ...     import torch; torch.get_num_threads()
+    1
+    """
     from threadpoolctl import threadpool_limits
 
+    with contextlib.ExitStack() as held:
+        held.enter_context(threadpool_limits(count))
+        if needs_torch or "torch" in sys.modules:
+            import torch
+
+            held.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(count)
+        yield
+
+
+def _run_here(queue: _Queue, threads: int) -> None:
     _import_learners()
-    with threadpool_limits(threads):
+    with limited_threads(threads, any(SPECS[task.learner].needs_torch for task in queue.tasks())):
         while (task := queue.next()) is not None:
             queue.ended(task, *_run(queue.data, queue.store.folder, task, queue.key(task)))
 
