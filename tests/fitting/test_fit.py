@@ -1,19 +1,27 @@
 """``noiseproof.fit`` end to end: predictions, audit, verdict; saved and loaded; resumed; faults in a sentence."""
 
+import copy
+import gc
 import json
+import pickle
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 import noiseproof
 from noiseproof.audit import views
+from noiseproof.audit.scores import Estimate
 from noiseproof.data import DataError
 from noiseproof.data.features import Features
 from noiseproof.fitting import FittedModel, Verdict, is_model, run
 from noiseproof.learners import crossfit, network
+from noiseproof.report.fit_page import fit_page
 
 FEW = ["logistic-0.01", "neighbours-40"]
 
@@ -100,7 +108,7 @@ def test_the_verdict_compares_the_model_with_plain_training_in_a_few_lines(model
     assert lines[4].split()[0] == "model"
     assert lines[5].startswith("  gradient boosting")
     assert all(line.count(" to ") == 3 for line in lines[4:6])
-    assert "on plain training, gradient boosting" in lines[6]
+    assert "plain training, gradient boosting" in lines[6]
 
 
 def test_the_interval_of_the_gain_contains_it_and_is_narrower_than_those_of_the_accuracies(model):
@@ -115,6 +123,8 @@ def test_clean_labels_get_a_verdict_that_says_so():
     model = noiseproof.fit(frame, label="churn", learners=FEW, columns="house=drop", quick=True)
     assert not model.verdict.noisy
     assert "Nothing speaks for wrong labels" in str(model)
+    few = replace(model.audit, given=model.audit.given[:60], posterior=model.audit.posterior[:60])
+    assert not any("the rate is likely too high" in text for text in few.warnings)
     assert (model.predict(frame) == np.array(["no", "yes"])[clean]).mean() > 0.95
 
 
@@ -131,6 +141,23 @@ def test_a_saved_model_predicts_the_same_and_has_the_same_verdict(frame, model, 
     loaded.save(tmp_path / "copy")
     shutil.rmtree(tmp_path / "model")
     assert (noiseproof.load(tmp_path / "copy").predict_proba(new) == model.predict_proba(new)).all()
+
+
+def test_copies_and_pickles_of_a_model_predict_when_the_model_is_gone(frame):
+    new = table(seed=6)[0]
+    model = noiseproof.fit(frame[0], label="churn", learners=["logistic-0.01"], columns="house=drop", folds=2)
+    expected, content = model.predict_proba(new), pickle.dumps(model)
+    places = [path.parent for path, _ in model.files["logistic-0.01"]]
+    copies = [replace(model, metric="balanced_accuracy"), copy.copy(model)]
+    del model
+    gc.collect()
+    assert all((each.predict_proba(new) == expected).all() for each in copies)
+    del copies
+    gc.collect()
+    assert not any(place.exists() for place in places)
+    again = pickle.loads(content)
+    assert (again.predict_proba(new) == expected).all()
+    assert again.verdict.rows == 200
 
 
 def test_the_metric_decides_without_training_again():
@@ -245,6 +272,20 @@ FAULTS = {
 }
 
 
+SHAPES = {
+    "sparse": (sparse.csr_matrix(np.eye(4)), [0, 1, 0, 1], "sparse matrix"),
+    "a row": (np.zeros(4), [0, 1, 0, 1], "4 values in one dimension"),
+    "indicators": (np.eye(4), np.eye(4), r"labels of shape \[4, 4\]"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_arrays_of_other_shapes_are_answered_with_a_sentence(name):
+    x, y, said = SHAPES[name]
+    with pytest.raises(DataError, match=said):
+        noiseproof.fit(x, y)
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_cannot_be_learnt_is_answered_with_a_sentence(name):
     data, said = FAULTS[name]
@@ -308,12 +349,15 @@ def test_large_images_are_averaged_over_squares():
     assert features.transform_inputs(large).shape == (4, 32, 32, 1)
 
 
-def test_plain_training_is_boosting_for_columns_and_logistic_regression_for_embeddings():
+def test_plain_training_is_boosting_for_columns_and_logistic_regression_for_embeddings_and_few_rows():
     g = np.random.default_rng(0)
-    y = np.arange(60) % 2
-    embedded = g.normal(size=(60, 20)).astype(np.float32)
+    y = np.arange(200) % 2
+    embedded = g.normal(size=(200, 20)).astype(np.float32)
+    table = pd.DataFrame({"age": g.normal(size=200), "y": y})
     assert run.plain_learner(run.training_data(embedded, label=y)) == "plain-logistic"
-    assert run.plain_learner(run.training_data({"age": g.normal(size=60), "y": y}, label="y")) == "plain-boosting"
+    assert run.plain_learner(run.training_data(table, label="y")) == "plain-boosting"
+    assert run.plain_learner(run.training_data(table[:199], label="y")) == "plain-logistic"
+    assert run.plain_learner(run.training_data(table.assign(y=np.arange(200) % 11), label="y")) == "plain-logistic"
 
 
 def test_ten_thousand_classes_are_answered_with_a_sentence_before_memory_is_taken():
@@ -410,6 +454,85 @@ def test_nothing_in_a_saved_folder_is_an_object(model, tmp_path):
     model.save(tmp_path)
     kinds = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
     assert kinds == {".json", ".safetensors"}
+
+
+def test_an_interval_that_contains_0_is_no_gain(model):
+    other = "plain training, gradient boosting,"
+    for gain, interval, said in (
+        (0.02, (0.01, 0.03), "The model gains 2.0 points of accuracy (1.0 to 3.0) on plain training"),
+        (0.02, (-0.01, 0.05), f"The gain on {other} may be chance: 2.0 points of accuracy (-1.0 to 5.0)"),
+        (-0.01, (-0.02, 0.005), f"The gain on {other} may be chance: -1.0 points of accuracy"),
+        (-0.03, (-0.04, -0.02), f"The model is worse than {other} by 3.0 points of accuracy (2.0 to 4.0)"),
+    ):
+        plain = replace(model.verdict.plain, accuracy=Estimate(model.verdict.model.accuracy.value - gain, 0.5, 1.0))
+        verdict = replace(model.verdict, plain=plain, gain_interval=interval)
+        assert any(line.startswith(said) for line in verdict.lines)
+        assert verdict.gains == (said[:15] == "The model gains")
+
+
+def test_an_interval_from_0_says_that_all_labels_may_be_right_whether_few_or_many_look_wrong(model):
+    for rate, said in (
+        (Estimate(0.01, 0.0, 0.05), "Nothing speaks for wrong labels (at most 5.0 %, unless the features predict the errors)"),
+        (Estimate(0.08, 0.0, 0.4), "Labels may be wrong, or all of them right: 8.0 % look wrong (95 % interval 0.0"),
+        (Estimate(0.08, 0.01, 0.4), "At least about 8.0 % of the labels are wrong (95 % interval 1.0 % to 40.0 %); 9 are"),
+    ):
+        verdict = replace(model.verdict, rate=rate, flagged=9)
+        assert verdict.lines[1].startswith(said)
+        assert fit_page(replace(model, verdict=verdict)).count(f"<h1>{verdict.headline}") == 1
+
+
+def test_a_model_its_leaderboard_and_its_audit_are_shown_briefly(model):
+    assert repr(model) == str(model.verdict)
+    head, *lines = repr(model.leaderboard).splitlines()
+    assert head.split() == ["learner", "given", "labels", "accuracy", "balanced", "accuracy", "AUC", "weight", "seconds"]
+    assert [line.split()[0] for line in lines] == [line.name for line in model.leaderboard]
+    assert len({len(line) for line in lines}) == 1
+    assert len(repr(model.audit)) < 200
+    tested = type(model.leaderboard)(replace(line, test_accuracy=0.5) for line in model.leaderboard)
+    assert all(line.endswith("  50.0") for line in repr(tested).splitlines()[1:])
+
+
+def test_a_fit_without_networks_its_page_and_its_predictions_need_no_torch(tmp_path):
+    code = f"""
+import sys
+import numpy as np, noiseproof
+from pathlib import Path
+from noiseproof.fitting.run import training_data
+from noiseproof.report.fit_page import write_fit
+x = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
+data = training_data(x, label=np.repeat([0, 1], 30))
+model = noiseproof.fit(data, learners=["logistic-0.01"], folds=2)
+write_fit(model, data, Path({str(tmp_path)!r}), place="table.csv")
+model.predict(x)
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_class_without_any_probability_gives_finite_logits(model, monkeypatch):
+    monkeypatch.setattr(FittedModel, "proba_of", lambda self, x: np.tile(np.float32([1, 0]), (len(x), 1)))
+    logits = np.concatenate([found.numpy() for _, found in model.batches(model.read(table()[0]).examples)])
+    assert np.isfinite(logits).all()
+    assert (logits.argmax(1) == 0).all()
+
+
+def test_series_and_arrays_of_texts_are_read_as_a_list_of_them():
+    texts, labels = ["good and fine", "bad and poor", "good news", "poor show"] * 15, ["p", "n"] * 30
+    options = {"columns": "text=text", "learners": ["logistic-0.01"], "folds": 2}
+    expected = noiseproof.fit(texts, labels, **options).predict_proba(texts)
+    model = noiseproof.fit(pd.Series(texts, index=range(5, 65)), pd.DataFrame({"y": labels}), **options)
+    for new in (texts, pd.Series(texts), np.array(texts)):
+        assert (model.predict_proba(new) == expected).all()
+
+
+def test_booleans_may_be_0_and_1_in_new_rows(frame):
+    data = frame[0].assign(member=frame[2] > 0).drop(columns="house")
+    model = noiseproof.fit(data, label="churn", learners=["logistic-0.01"], folds=2)
+    found = model.predict_proba(data.assign(member=data["member"].astype(int)))
+    assert (found == model.predict_proba(data)).all()
+    with pytest.raises(DataError, match="has other values now, such as '2'"):
+        model.predict(data.assign(member=2))
 
 
 def test_a_verdict_survives_json(model):

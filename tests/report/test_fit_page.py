@@ -38,7 +38,7 @@ def test_the_page_has_the_verdict_the_leaderboard_and_the_suspicious_labels(made
         assert f'<th scope="row">{line.name}</th>' in text
         assert f"{100 * line.accuracy.value:.1f}" in text
     assert f"{100 * model.verdict.rate.value:.1f} %" in text
-    assert "the model gains" in text
+    assert ("the model gains" in text) == model.verdict.gains
     assert len(re.findall("<li data-index=", text)) == model.verdict.flagged
     assert f'data-index="{model.verdict.first[0]}"' in text
 

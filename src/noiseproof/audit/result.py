@@ -213,7 +213,7 @@ class Audit:
         """What a reader should know before acting on it; what concerns all labels first, then class by class."""
         found = list(self.notes)
         there = len(np.unique(self.given))
-        if len(self.given) < MIN_LABELS_PER_CLASS * there:
+        if len(self.given) < MIN_LABELS_PER_CLASS * there and self.rate >= CLEAN_RATE:
             said = f"there are {len(self.given)} labels of {there} classes, fewer than {MIN_LABELS_PER_CLASS} to a class"
             found.insert(0, f"{said}: unless predictions are sure, the rate is likely too high, and its interval too")
         if self.weak:
@@ -237,6 +237,9 @@ class Audit:
         share = f"{f'at most {high:.1%}, perhaps ' if self.weak else ''}{self.rate:.1%} of {len(self.given)} labels are wrong"
         share += f" (95 % interval {low:.1%} to {high:.1%})"
         return f"{share}; {int(self.flagged.sum())} are flagged; predictions and given labels agree in {self.agreement:.1%}"
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self}>"
 
     def summary(self) -> AuditSummary:
         """Return how noisy the labels are, how certain that is, what is confused with what, and where to look first.

@@ -136,7 +136,7 @@ def _print_verdict(model: FittedModel, dataset: Dataset, data: str, out: Path) -
     console.print(f"[bold]{escape(printable(first))}[/]", soft_wrap=True)
     for line in rest:
         console.print(escape(printable(line)), soft_wrap=True)
-    notes = [*(f"{name} was {why}" for name, why in model.verdict.dropped), *model.verdict.notes]
+    notes = [*model.verdict.left_out, *model.verdict.notes]
     for text in notes[:MAX_WARNINGS]:
         warn(text)
     if (more := len(notes) - MAX_WARNINGS) > 0:

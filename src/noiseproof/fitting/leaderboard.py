@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit.noise_model import NoiseModel
-from noiseproof.fitting.verdict import Leader
+from noiseproof.fitting.verdict import Leader, Leaderboard
 from noiseproof.learners.crossfit import SPECS, CrossFit
 
 MODEL = "model"
@@ -24,7 +24,7 @@ def leaderboard(
     given: NDArray[np.int64],
     decided: NDArray[np.int64],
     tested: Mapping[str, float],
-) -> tuple[Leader, ...]:
+) -> Leaderboard:
     """The lines, the best on correct labels first.
 
     Args:
@@ -56,7 +56,7 @@ def leaderboard(
                 tested.get(name),
             )
         )
-    return tuple(sorted(lines, key=lambda line: (-line.accuracy.value, line.name != MODEL)))
+    return Leaderboard(sorted(lines, key=lambda line: (-line.accuracy.value, line.name != MODEL)))
 
 
 def recalls(posterior: NDArray[np.floating], predicted: NDArray[np.int64]) -> tuple[float | None, ...]:

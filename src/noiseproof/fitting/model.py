@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,7 @@ from noiseproof.audit.noise_model import METRICS, Metric, NoiseModel
 from noiseproof.data import DataError, Examples, ImageFiles, Unlabelled, open_unlabelled
 from noiseproof.data.features import Features
 from noiseproof.fitting import MODEL_FILE
-from noiseproof.fitting.verdict import Leader, Verdict
+from noiseproof.fitting.verdict import Leader, Leaderboard, Verdict
 from noiseproof.io.files import checksum, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import Learner
@@ -48,7 +50,7 @@ class FittedModel:
         metric: What :meth:`predict` decides for unless it is told otherwise.
         audit: Which labels are wrong, as :func:`noiseproof.audit_labels` returns it.
         verdict: What was found, in numbers; ``str`` of it, and of the model, is the text.
-        leaderboard: Every learner, plain training and the model, the best first.
+        leaderboard: Every learner, plain training and the model, the best first; ``print`` shows a table.
         features: How rows become the features that learners read.
         noise: Combines the learners' predictions and decides.
         files: Of each learner that has a weight, the file of each fold and its SHA-256.
@@ -71,7 +73,7 @@ class FittedModel:
     metric: Metric
     audit: Audit
     verdict: Verdict
-    leaderboard: tuple[Leader, ...]
+    leaderboard: Leaderboard
     features: Features = field(repr=False)
     noise: NoiseModel = field(repr=False)
     files: Mapping[str, Sequence[tuple[Path, str]]] = field(repr=False)
@@ -197,7 +199,8 @@ class FittedModel:
         import torch
 
         for rows in self._blocks(len(x)):
-            yield rows, torch.from_numpy(np.log(self.proba_of(x.take(rows))))
+            p = self.proba_of(x.take(rows))
+            yield rows, torch.from_numpy(np.log(np.maximum(p, np.finfo(np.float32).tiny)))  # a class may have probability 0
 
     def _blocks(self, rows: int) -> Iterator[NDArray[np.int64]]:
         """The rows in parts whose features and predictions fit into memory."""
@@ -230,8 +233,21 @@ class FittedModel:
     def _size(self) -> int:
         return sum(path.stat().st_size for files in self.files.values() for path, _ in files if path.is_file())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return str(self.verdict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle contains: the learners' files too, since their folder may be gone when it is read."""
+        files = {name: [(path.name, digest, path.read_bytes()) for path, digest in own] for name, own in self.files.items()}
+        return {**vars(self), "files": files, "cache": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        place = Path(tempfile.mkdtemp(prefix="noiseproof-"))
+        files = {name: [(place / file, digest) for file, digest, _ in own] for name, own in state["files"].items()}
+        for file, _, content in (one for own in state["files"].values() for one in own):
+            (place / file).write_bytes(content)
+        vars(self).update({**state, "files": files})
+        remove_with(self, place)
 
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder that :func:`noiseproof.load` reads; it contains numbers and JSON, no objects.
@@ -266,6 +282,11 @@ class FittedModel:
             >>> FittedModel.load("model")  # doctest: +SKIP
         """
         return load_model(Path(folder).expanduser())
+
+
+def remove_with(model: FittedModel, folder: str | Path) -> None:
+    """Remove the folder of a model's learners when the model and its copies, which share its noise model, are gone."""
+    weakref.finalize(model.noise, shutil.rmtree, folder, ignore_errors=True)
 
 
 def fold_mean(learners: Iterable[Learner], x: NDArray[np.float32], classes: int) -> NDArray[np.float32]:
@@ -359,7 +380,7 @@ def load_model(folder: Path) -> FittedModel:
             check_metric(facts["metric"]),
             _audit(facts["audit"], classes, dict(_named(arrays, "audit."))),
             Verdict.of(facts["verdict"]),
-            tuple(Leader.of(line) for line in facts["leaderboard"]),
+            Leaderboard(Leader.of(line) for line in facts["leaderboard"]),
             Features.from_state(facts["features"], dict(_named(arrays, "features."))),
             _noise(dict(_named(arrays, "noise.")), list(map(str, facts["views"])), set(learners), len(classes)),
             learners,

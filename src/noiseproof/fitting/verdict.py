@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from noiseproof.audit.result import percent, short_name
+from noiseproof.audit.result import MIN_RATE_WARNED, percent, short_name
 from noiseproof.audit.scores import Estimate
 from noiseproof.io.files import DataError
+from noiseproof.learners.crossfit import left_out
 
 MAX_CLASSES_NAMED, MAX_ROWS_NAMED = 3, 5
 SUFFERS = 0.1
@@ -62,9 +63,42 @@ class Leader:
 ESTIMATES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC"}
 
 
+class Leaderboard(tuple[Leader, ...]):
+    """Lines, the best on correct labels first, which are printed as a table in %.
+
+    Example:
+        >>> print(Leaderboard([Leader("model", "all learners together", 0.8, Estimate(0.9, 0.88, 0.92), seconds=1.5)]))
+          learner  given labels  accuracy             weight  seconds
+          model    80.0          90.0 (88.0 to 92.0)  -       1.5
+    """
+
+    def __repr__(self) -> str:
+        kept = [name for name in ESTIMATES if any(getattr(line, name) is not None for line in self)]
+        tested = any(line.test_accuracy is not None for line in self)
+        head = ["learner", "given labels", *(ESTIMATES[name] for name in kept), "weight", "seconds", *["test"] * tested]
+        rows = [
+            [
+                line.name,
+                f"{100 * line.given_accuracy:.1f}",
+                *(_numbers(getattr(line, name)) for name in kept),
+                "-" if line.weight is None else f"{100 * line.weight:.1f}",
+                "-" if line.seconds is None else f"{line.seconds:.1f}",
+                *["-" if line.test_accuracy is None else f"{100 * line.test_accuracy:.1f}"] * tested,
+            ]
+            for line in self
+        ]
+        return "\n".join(_aligned([head, *rows]))
+
+
 def _numbers(found: Estimate | None) -> str:
     """An estimate in %, with its interval."""
     return "-" if found is None else f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """The lines of a table whose columns are as wide as their longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 @dataclass(frozen=True)
@@ -99,7 +133,7 @@ class Verdict:
           model                90.0 (88.0 to 92.0)
           logistic regression  84.0 (80.0 to 88.0)
         The model gains 6.0 points of accuracy (3.0 to 10.0) on plain training, logistic regression.
-        Look first at the labels of row 3.
+        Look first at the labels of row 3 (from 0).
     """
 
     data: str
@@ -136,6 +170,11 @@ class Verdict:
         return sorted((one for one in known if one[1] < mean - SUFFERS), key=lambda one: one[1])
 
     @property
+    def left_out(self) -> list[str]:
+        """Which learners were left out, a sentence for each reason."""
+        return left_out(dict(self.dropped))
+
+    @property
     def lines(self) -> list[str]:
         """The verdict in a few lines, of which some are a table."""
         head = f"{short_name(self.data)}: {self.rows:,} rows, {len(self.classes):,} classes"
@@ -158,22 +197,41 @@ class Verdict:
             found.append(f"Classes that suffer: {listed}.")
         if self.first:
             rows = ", ".join(map(str, self.first[:MAX_ROWS_NAMED]))
-            found.append(f"Look first at the labels of row{'s' * (len(self.first) > 1)} {rows}.")
+            found.append(f"Look first at the labels of row{'s' * (len(self.first) > 1)} {rows} (from 0).")
         return found
 
+    @property
+    def headline(self) -> str:
+        """What the labels are like, in a few words."""
+        if self.noisy:
+            return f"At least about {percent(self.rate.value)} of the labels are wrong"
+        doubtful = self.rate.value >= MIN_RATE_WARNED
+        return "Labels may be wrong, or all of them right" if doubtful else "Nothing speaks for wrong labels"
+
     def _labels(self) -> str:
-        if not self.noisy:
-            most = f"at most {percent(self.rate.high)}, unless the features predict the errors"
-            return f"Nothing speaks for wrong labels ({most}); the model is trained plainly."
         interval = f"95 % interval {percent(self.rate.low)} to {percent(self.rate.high)}"
-        return f"At least about {percent(self.rate.value)} of the labels are wrong ({interval}); {self.flagged:,} are flagged."
+        if self.noisy:
+            return f"{self.headline} ({interval}); {self.flagged:,} are flagged."
+        if self.rate.value >= MIN_RATE_WARNED:
+            return f"{self.headline}: {percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged."
+        return f"{self.headline} (at most {percent(self.rate.high)}, unless the features predict the errors)."
+
+    @property
+    def gains(self) -> bool:
+        """Whether the model is better than plain training, beyond what chance explains."""
+        return self.gain is not None and self.gain > 0 and (self.gain_interval is None or self.gain_interval[0] > 0)
 
     def _gain(self, plain: Leader, gain: float) -> str:
         interval = (
             "" if self.gain_interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in self.gain_interval))
         )
-        said = f"gains {100 * gain:.1f} points of accuracy" if gain > 0 else f"does not gain: {100 * gain:.1f} points"
-        return f"The model {said}{interval} on plain training, {plain.description}."
+        if self.gains:
+            return f"The model gains {100 * gain:.1f} points of accuracy{interval} on plain training, {plain.description}."
+        if self.gain_interval is not None and self.gain_interval[1] < 0:
+            low, high = (-100 * end for end in reversed(self.gain_interval))
+            points = f"{-100 * gain:.1f} points of accuracy ({low:.1f} to {high:.1f})"
+            return f"The model is worse than plain training, {plain.description}, by {points}."
+        return f"The gain on plain training, {plain.description}, may be chance: {100 * gain:.1f} points of accuracy{interval}."
 
     def _table(self) -> list[str]:
         """What model and plain training are worth, a line for each."""
@@ -181,8 +239,7 @@ class Verdict:
         kept = [name for name in ESTIMATES if getattr(self.model, name) is not None]
         rows = [["", *(ESTIMATES[name] for name in kept)]]
         rows += [[title, *(_numbers(getattr(line, name)) for name in kept)] for title, line in lines]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return _aligned(rows)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

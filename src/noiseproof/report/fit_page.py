@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noiseproof.audit.result import POSTERIOR_FILE, percent, short_name
+from noiseproof.audit.result import POSTERIOR_FILE, short_name
 from noiseproof.data import Dataset
 from noiseproof.fitting import FittedModel, Leader
 from noiseproof.fitting.verdict import ESTIMATES, SUFFERS
@@ -75,10 +75,9 @@ def fit_page(
 def _headline(model: FittedModel) -> str:
     verdict = model.verdict
     if not verdict.noisy:
-        return "Nothing speaks for wrong labels."
-    gain = verdict.gain
-    said = f"At least about {percent(verdict.rate.value)} of the labels are wrong"
-    return f"{said}; the model gains {100 * gain:.1f} points." if gain is not None and gain > 0 else f"{said}."
+        return f"{verdict.headline}."
+    gain = f"; the model gains {100 * verdict.gain:.1f} points" if verdict.gains and verdict.gain is not None else ""
+    return f"{verdict.headline}{gain}."
 
 
 def write_fit(
