@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,27 @@ def test_kills_at_random_moments_lose_nothing(kills, tmp_path):
     assert found["killed"] == kills
     assert found["same"]
     assert found["left"] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process on Windows keeps the number of its parent")
+def test_a_killed_fit_leaves_no_processes_and_no_data(tmp_path):
+    code = """
+import numpy as np, noiseproof
+from noiseproof.learners import crossfit
+crossfit.PROCESS_SECONDS = 1e-9
+x = np.random.default_rng(0).normal(size=(4000, 20))
+told = lambda stage: print(stage.done, flush=True)
+noiseproof.fit(x, x[:, 0] > 0, learners=["logistic-0.01", "network"], jobs=2, folder="model", progress=told)
+"""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary)}
+    begun = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+    assert begun.stdout.readline() == "1\n"
+    assert list(temporary.glob("noiseproof-*"))
+    begun.kill()
+    begun.communicate(timeout=120)  # which ends when the last process that writes there has ended
+    assert not list(temporary.glob("noiseproof-*"))
 
 
 def small():

@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +42,8 @@ PRIOR_SECONDS = 0.5
 STACK_SHARE = 0.2
 """Of a budget of minutes, what is kept back for the noise model and the files"""
 SPECS: dict[str, LearnerSpec] = {**LEARNERS, **PLAIN}
+PARENT_SECONDS = 0.5
+"""Between two looks of a process at whether its parent is still there"""
 PREDICTIONS = "predictions"
 PARTIAL = ("*.safetensors", "*.json")
 """Files of which a killed process may have left a part"""
@@ -485,7 +490,7 @@ def _run_in_processes(queue: _Queue, threads: int) -> None:
         for name in ("x", "labels", "fold"):
             np.save(Path(place, f"{name}.npy"), getattr(queue.data, name))
         env = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        pool = ProcessPoolExecutor(queue.jobs, initializer=_begin_process, env=env)
+        pool = ProcessPoolExecutor(queue.jobs, initializer=_begin_process, initargs=(os.getpid(), place), env=env)
         running: dict[Future[Any], LearnerTask] = {}
         try:
             while True:
@@ -518,12 +523,21 @@ def _import_learners() -> None:
     import sklearn.linear_model  # noqa: F401 # likewise
 
 
-def _begin_process() -> None:
+def _begin_process(parent: int, place: str) -> None:
     from joblib.externals.loky import process_executor
 
     process_executor._USE_PSUTIL = False  # it takes the import of torch for a leak, and replaces the process with a warning
     _import_learners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    threading.Thread(target=_end_with, args=(parent, place), daemon=True).start()
+
+
+def _end_with(parent: int, place: str) -> None:
+    """End this process when its parent was killed, which could neither end it nor remove the data."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    shutil.rmtree(place, ignore_errors=True)
+    os._exit(1)
 
 
 def _run_mapped(
