@@ -43,7 +43,7 @@ def test_the_verdict_is_printed_with_what_to_do_next(place):
     assert "train: 160 rows, 2 classes" in printed
     assert re.search(r"At least about \d+\.\d % of the labels are wrong \(95 % interval", printed)
     assert "On correct labels, estimated without them" in printed
-    assert "on plain training, gradient boosting" in printed
+    assert "plain training, logistic regression" in printed
     assert "next: noiseproof predict" in printed
     assert "ward left out: as asked" in printed
 
@@ -52,7 +52,7 @@ def test_the_folder_has_the_model_the_audit_and_the_page(place):
     names = {path.name for path in (place / "model").iterdir()}
     assert {"model.json", "learners", "report.html", "audit.csv", "posterior.npz", "transition.csv"} <= names
     page = (place / "model" / "report.html").read_text(encoding="utf-8")
-    for text in ("Leaderboard", "What is mistaken for what", "Suspicious examples", "neighbours-40", "plain-boosting"):
+    for text in ("Leaderboard", "What is mistaken for what", "Suspicious examples", "neighbours-40", "plain-logistic"):
         assert text in page
     assert not re.search(r"(src|href)=\"https?:", page)
 

@@ -1,12 +1,14 @@
 """The page of a fitted model: what it says, that names cannot inject, and that it fits a phone."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import noiseproof
+from noiseproof.audit.scores import Estimate
 from noiseproof.fitting.run import training_data
 from noiseproof.report.fit_page import accuracies, fit_page, write_fit
 
@@ -50,7 +52,12 @@ def test_the_page_needs_no_network(text):
 
 def test_clean_labels_get_a_page_that_says_so():
     model, dataset = fitted(wrong=0.0)
-    assert "<h1>Nothing speaks for wrong labels.</h1>" in fit_page(model, dataset)
+    page = fit_page(model, dataset)
+    assert not model.verdict.noisy
+    assert f"<h1>{model.verdict.headline}.</h1>" in page
+    assert "At least about" not in page
+    none = replace(model, verdict=replace(model.verdict, rate=Estimate(0.0, 0.0, 0.02), flagged=0))
+    assert "<h1>Nothing speaks for wrong labels.</h1>" in fit_page(none, dataset)
 
 
 def test_names_cannot_inject():
