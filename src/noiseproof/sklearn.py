@@ -31,7 +31,7 @@ try:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError(
         f"noiseproof.sklearn needs scikit-learn 1.6 or newer ({error}): pip install '.[lab]' in noiseproof's repository"
@@ -104,21 +104,26 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.device = device
         self.threads = threads
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803 - scikit-learn's
         """Train the network.
 
         Args:
             X: Features ``[N, D]``.
             y: Labels ``[N]`` of any type.
+            sample_weight: How often each example counts, in whole numbers. The trainer takes the plain mean of a batch, which
+                is what the robust losses are proven and tuned for; to round or to resample would be another training.
 
         Returns:
             The classifier itself.
 
         Raises:
-            ValueError: Features or labels cannot be trained on.
+            ValueError: Features, labels or weights cannot be trained on.
         """
         inputs, labels = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(labels)
+        if sample_weight is not None:
+            counts = _repetitions(_check_sample_weight(sample_weight, inputs, dtype=np.float64))
+            inputs, labels = inputs.repeat(counts, axis=0), labels.repeat(counts)
         self.classes_, indices = np.unique(labels, return_inverse=True)
         self.network_: nn.Module | None = None
         self.loss_curve_: list[float] = []
@@ -200,6 +205,19 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         probabilities = self.predict_proba(X)
         found: NDArray[Any] = self.classes_[probabilities.argmax(1)]
         return found
+
+
+def _repetitions(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    counts = weights.astype(np.int64)
+    if (counts != weights).any() or (counts < 0).any():
+        wrong = weights[(counts != weights) | (counts < 0)][0]
+        raise ValueError(
+            f"sample_weight must be whole numbers, how often each example counts, got {wrong:g}; of others, draw examples in "
+            "proportion to their weights"
+        )
+    if not counts.any():
+        raise ValueError("sample_weight is 0 for every example: no class is left to learn")
+    return counts
 
 
 def _sorted(inputs: NDArray[np.float32], indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -78,11 +78,31 @@ def test_it_works_in_a_pipeline_a_search_and_a_cross_validation():
     assert search.best_score_ > 0.8
 
 
-def test_the_order_of_the_examples_does_not_matter():
+def test_an_example_of_weight_k_counts_as_k_examples_whatever_their_order():
     x, y = blobs(30)
-    order = np.random.default_rng(0).permutation(30)
-    first, other = (NoiseRobustClassifier(**SMALL).fit(x[rows], y[rows]) for rows in (np.arange(30), order))
-    assert np.array_equal(first.predict_proba(x), other.predict_proba(x))
+    generator = np.random.default_rng(0)
+    weights, order = generator.integers(0, 4, 30), generator.permutation(30)
+    weighted = NoiseRobustClassifier(**SMALL).fit(x[order], y[order], sample_weight=weights[order].astype(float))
+    repeated = NoiseRobustClassifier(**SMALL).fit(x.repeat(weights, 0), y.repeat(weights))
+    assert np.array_equal(weighted.predict_proba(x), repeated.predict_proba(x))
+    assert not np.array_equal(weighted.predict_proba(x), NoiseRobustClassifier(**SMALL).fit(x, y).predict_proba(x))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.full(30, 0.5), r"whole numbers, how often each example counts, got 0\.5; of others, draw"),
+        (np.full(30, -1), "whole numbers, how often each example counts, got -1"),
+        (
+            np.zeros(30),
+            "is 0 for every example: no class is left|must contain at least one non-zero",
+        ),  # ours, or scikit-learn's,
+    ],
+)
+def test_weights_that_are_no_counts_are_refused(weights, message):
+    x, y = blobs(30)
+    with pytest.raises(ValueError, match=message):
+        NoiseRobustClassifier(**SMALL).fit(x, y, sample_weight=weights)
 
 
 def test_a_seed_gives_the_same_network_and_leaves_the_generators_alone():
