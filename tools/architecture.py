@@ -255,7 +255,7 @@ def _link(name: str) -> str:
 WHERE = (
     ("a table is read", "data/frames.py", "read_frame"),
     ("the kind of a file or folder is recognised and its reader chosen", "data/opening.py", "open_dataset"),
-    ("a data set or an augmentation gets its name, also from a plug-in", "data/registry.py", "register_dataset"),
+    ("a data set gets its name, also from a plug-in", "data/registry.py", "register_dataset"),
     ("a batch is loaded and augmented", "train/batch_loader.py", "MemoryLoader"),
     ("noisy labels are sampled", "noise/matrix.py", ""),
     ("a loss is defined", "losses/joint.py", "JALCE"),
