@@ -212,7 +212,7 @@ def test_a_loss_is_added_in_one_file_as_contributing_says(tmp_path):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
     place = re.search(r"`(src/noiseproof/losses/\w+\.py)`:", text).group(1)
-    for path in SOURCE.rglob("*.py"):
+    for path in (*SOURCE.rglob("*.py"), *SOURCE.rglob("*.json")):
         copy = tmp_path / "src" / "noiseproof" / path.relative_to(SOURCE)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
