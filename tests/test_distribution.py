@@ -114,13 +114,16 @@ model = torch.nn.Linear(4, 4)
 (noiseproof.functional.jal_ce(model(torch.randn(8, 4)), torch.arange(8) % 4) + noiseproof.L1(model, 5e-5)()).backward()
 noisy = noiseproof.noise.symmetric(4, 0.5).apply(labels.numpy(), seed=0)
 predicted = np.random.default_rng(0).dirichlet(np.ones(4), 40)
-audit = noiseproof.audit_probabilities(predicted, noisy.labels)
+try:
+    noiseproof.audit_probabilities(predicted, noisy.labels)
+except ImportError as error:
+    refused = str(error)
 assert noiseproof.theory.check("jal-ce", "symmetric:0.4", classes=4).tolerant
 try:
     import sklearn
 except ModuleNotFoundError:
     hidden = True
-print(json.dumps({"losses": len(reads), "rate": noisy.rate, "audited": len(audit.p_wrong), "hidden": hidden}))
+print(json.dumps({"losses": len(reads), "rate": noisy.rate, "refused": refused, "hidden": hidden}))
 """
 
 
@@ -138,7 +141,8 @@ def test_the_wheel_works_with_torch_and_numpy_alone(wheel, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout) == {"losses": len(noiseproof.list_losses()), "rate": 0.5, "audited": 40, "hidden": True}
+    refused = "a noise model is fitted by scipy: pip install '.[lab]' in noiseproof's repository"
+    assert json.loads(done.stdout) == {"losses": len(noiseproof.list_losses()), "rate": 0.5, "refused": refused, "hidden": True}
 
 
 def test_the_command_of_the_wheel_says_its_version_and_completes(wheel, tmp_path):

@@ -137,7 +137,7 @@ control.main()
 
 
 @pytest.mark.slow
-def test_sigterm_ends_it_with_a_checkpoint(tmp_path):
+def test_sigterm_ends_it_and_leaves_a_run_to_resume(tmp_path):
     words = ["--data", ".", "--out", "runs", "--records", "r.jsonl", "--device", "cpu"]
     folder = Path(__file__).parents[2] / "benchmarks"
     process = subprocess.Popen([sys.executable, "-c", STOPPED, folder, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
@@ -148,4 +148,4 @@ def test_sigterm_ends_it_with_a_checkpoint(tmp_path):
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 143
     assert "stopped; the same command resumes it" in said
-    assert len(list(tmp_path.glob("runs/*/checkpoint.safetensors"))) == 1
+    assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("runs/*/record.json")] == ["running"]

@@ -172,7 +172,10 @@ def fit_stack(
 
     ``logs [V, N, K]`` are logarithms of unmixed views.
     """
-    from scipy.optimize import minimize
+    try:
+        from scipy.optimize import minimize
+    except ImportError as error:
+        raise ImportError("a noise model is fitted by scipy: pip install '.[lab]' in noiseproof's repository") from error
 
     order = np.argsort(given, kind="stable")
     objective = _Objective(np.asarray(logs[:, order], np.float64), given[order], transition, prior)
