@@ -150,7 +150,8 @@ def open_dataset(
 def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
     """Arrays of images and lists of image files as they are, or encoded, and everything else as a table."""
     label, encoder = reading["label"], reading["encoder"]
-    if np.ndim(source) == 1 and (values := getattr(source, "tolist", getattr(source, "to_list", None))) is not None:
+    values = None if is_frame(source) else getattr(source, "tolist", getattr(source, "to_list", None))
+    if values is not None and np.ndim(source) == 1:
         source = values()  # a column of texts or of paths
     if isinstance(source, Mapping) and "train" in source and all(map(is_frame, source.values())):  # a DatasetDict
         return read_table(source["train"], **{**reading, "test": reading["test"] or source.get("test")})
