@@ -20,7 +20,7 @@ DIGITS = Recipe(
 
 
 def test_the_loss_of_a_recipe_is_a_plain_mean():
-    with pytest.raises(ValueError, match=r"a recipe has no weights of classes, got loss\.weight"):
+    with pytest.raises(ValueError, match=r"weights of classes are the recipe's class_weight, got loss\.weight"):
         override(DIGITS, {"loss.weight": "[1, 2, 3]"})
     for reduction in ("none", "sum"):
         with pytest.raises(ValueError, match=f"trains on the mean of the loss, got loss.reduction={reduction}"):

@@ -289,7 +289,7 @@ def _joined(parts: list[tuple[NDArray[np.int64], HeldOutPredictions]], rows: int
 
 def _key(plan: CrossValidationPlan, recipe: Recipe, kept: NDArray[np.int64], soft: NDArray[np.float32] | None) -> str:
     first_names = {new: old for old, new in RENAMED_FIELDS.items()}  # so that folds of before are found
-    fields = {name: value for name, value in recipe.as_dict().items() if name != "data_options"}
+    fields = {name: value for name, value in recipe.as_dict().items() if name not in ("data_options", "class_weight")}
     facts = {
         "stored": STORE_VERSION,
         "data": plan.digest,

@@ -3,6 +3,7 @@
 recipe         Recipe, everything that a result depends on; the schedules of the learning rate
 plan           plan_run: a recipe with changes, or the default one for data of your own, its data and its folder
 training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto; data_warnings
+class_weights  class imbalance: weights by class, logit adjustment, and which losses need them
 batch_loader   batches, from memory or from image files, a function of seed and epoch; the augmentations by name
 network        the recipe's network
 engine         how a run computes its epochs: RunOptions, the plain engine on torch.optim, and which engine suits

@@ -14,6 +14,7 @@ from noiseproof.data import Dataset, Split, common_size, open_dataset
 from noiseproof.data.columns import of_one_kind
 from noiseproof.data.opening import DataOptions
 from noiseproof.losses import find_loss
+from noiseproof.theory.choice import AUTO
 from noiseproof.train.network import check_model
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import task_facts
@@ -202,7 +203,8 @@ def plan_run(
     Further keyword arguments say how a table is read, ``label="churn"`` say: see :func:`noiseproof.data.open_dataset`.
 
     Args:
-        recipe: The recipe, or the name of a loss to train on your own data.
+        recipe: The recipe, or the name of a loss to train on your own data: by :func:`own_recipe`, with the class weights that
+            the loss and the labels need.
         data: With a recipe the folder of data sets; with a loss your own data, a place or a data frame.
         changes: Fields of the recipe to change, as :func:`noiseproof.train.override` takes them.
         noise: With a loss, what to put on the labels.
@@ -230,7 +232,7 @@ def plan_run(
         in_file = isinstance(data, str | os.PathLike)
         place = os.fspath(data) if in_file else dataset.name
         recipe = own_recipe(dataset, place, loss, noise=noise, seed=seed, gpu=gpu, **chosen)
-        recipe = override(recipe, {"data_options": reading} if in_file else {})
+        recipe = override(recipe, {"class_weight": AUTO, **({"data_options": reading} if in_file else {})})
     elif reading:
         raise ValueError(f"{next(iter(reading))} says how a table of your own is read, and {recipe.dataset} has a recipe")
     recipe = override(recipe, changes)

@@ -16,6 +16,7 @@ from noiseproof.models import find_model
 from noiseproof.noise.matrix import Rule
 from noiseproof.theory.choice import AUTO, check_has_auto, with_a
 from noiseproof.train.batch_loader import check_augmentation
+from noiseproof.train.class_weights import ClassWeight, check_class_weight
 
 OptimiserName = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
@@ -59,6 +60,8 @@ class Recipe:
         size: For image files: height and width that they are resized to; None is the augmentation's own, 224x224.
         data_options: How a table is read, as :func:`noiseproof.data.open_dataset` takes it: label, columns, test, split_column,
             drop_unlabelled, encoder.
+        class_weight: What is done about class imbalance: balanced, logit-adjustment, weights by class, or auto, chosen for the
+            loss and the labels before the run starts; see :mod:`noiseproof.train.class_weights`.
         why: How options that were left open were chosen; no part of what is trained.
 
     Raises:
@@ -95,6 +98,7 @@ class Recipe:
     global_scaling: bool = False
     size: tuple[int, int] | None = None
     data_options: Mapping[str, Any] = field(default_factory=dict)
+    class_weight: ClassWeight = None
     why: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,8 +127,8 @@ class Recipe:
         if (reason := find_loss(self.loss).needs_own_loop) is not None:
             raise ValueError(f"{self.loss} {reason}: train it in a loop of your own")
         if "weight" in self.loss_options:
-            raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
-        if self.has_auto:
+            raise ValueError("weights of classes are the recipe's class_weight, got loss.weight")
+        if self.has_auto_a:
             check_has_auto(self.loss)
         given = {name: value for name, value in self.loss_options.items() if not (name == "a" and _is_auto(value))}
         if (reduction := create_loss(self.loss, **given).reduction) != "mean":
@@ -136,7 +140,12 @@ class Recipe:
 
     @property
     def has_auto(self) -> bool:
-        """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.resolve_auto` chooses it."""
+        """Whether ``loss.a`` or ``class_weight`` is still to be chosen; :func:`noiseproof.train.resolve_auto` chooses both."""
+        return self.has_auto_a or self.class_weight == AUTO
+
+    @property
+    def has_auto_a(self) -> bool:
+        """Whether ``loss.a`` is still to be chosen."""
         return _is_auto(self.loss_options.get("a"))
 
     def criterion(self) -> RobustLoss:
@@ -216,7 +225,12 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
         # A shorter run keeps the epochs that it reaches.
         facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
-    if recipe is not None and recipe.loss == facts["loss"] and _is_auto(facts["loss_options"].get("a")) and not recipe.has_auto:
+    if (
+        recipe is not None
+        and recipe.loss == facts["loss"]
+        and _is_auto(facts["loss_options"].get("a"))
+        and not recipe.has_auto_a
+    ):
         facts["loss_options"] = _left_open(recipe, facts["loss_options"])
     if recipe is not None and not any(name.split(".")[0] in ("loss", "loss_options", "noise", "dataset") for name in changes):
         facts["why"] = recipe.why
@@ -271,6 +285,9 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
     choices = get_args(kind)
     if type(None) in choices and text.lower() == "none":
         return None
+    if name == "class_weight" and ":" in text:
+        pairs = [part.rpartition(":") for part in text.split(",")]
+        return _read(text) if text.startswith("{") else {key.strip(): _read(weight) for key, _, weight in pairs}
     if name.endswith("_epochs"):
         return tuple(_read(part) for part in text.split(",")) if text else ()
     if name == "size":
@@ -281,6 +298,8 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
     """The value with its field's type, or an error that says what is expected."""
+    if name == "class_weight":
+        return check_class_weight(value)
     choices = get_args(kind)
     if name.endswith("_options"):
         if not isinstance(value, Mapping):

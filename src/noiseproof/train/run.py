@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from noiseproof.data import Examples
 from noiseproof.models.base import Classifier
 from noiseproof.train.batch_loader import Batch, BatchLoader, FileLoader, MemoryLoader, Transforms
+from noiseproof.train.class_weights import with_class_weight
 from noiseproof.train.engine import (
     Engine,
     EngineInputs,
@@ -113,7 +114,8 @@ class Run:
     ) -> None:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options
-        self.criterion = recipe.criterion().to(options.device)
+        weighted = with_class_weight(recipe.criterion(), recipe.class_weight, task.class_counts, task.classes)
+        self.criterion = weighted.to(options.device)
         network = build_network(recipe, task).to(options.device)
         images = task.train.channels is not None
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format

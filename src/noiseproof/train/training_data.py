@@ -19,6 +19,7 @@ from noiseproof.io.text import and_more, excerpt
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
+from noiseproof.train.class_weights import choose_class_weight
 from noiseproof.train.recipe import Recipe
 
 
@@ -82,6 +83,12 @@ class TrainingData:
             f"encoded from {len(self.table.encoder.encoders)} columns" if self.table and self.train.scaled else "as they are"
         )
         return f"{shape} features, {how if recipe.standardise else plain}"
+
+    @property
+    def class_counts(self) -> NDArray[np.float64]:
+        """How many training labels are of each class, ``[K]``; of soft labels the sums of their probabilities."""
+        hard = np.bincount(self.train.labels, minlength=len(self.classes))
+        return np.asarray(hard if self.soft is None else self.soft.sum(0, dtype=np.float64), np.float64)
 
     @property
     def wrong(self) -> NDArray[np.bool_] | None:
@@ -234,14 +241,14 @@ NOISE_SOURCES = (
 
 
 def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
-    """Choose ``loss.a`` where a recipe leaves it ``auto``.
+    """Choose ``loss.a`` and ``class_weight`` where a recipe leaves them ``auto``.
 
     Args:
         recipe: Perhaps with ``auto``.
         data: Its data.
 
     Returns:
-        The recipe with a number, and the reasons in its ``why``; the same recipe if it has no ``auto``.
+        The recipe with what was chosen, and the reasons in its ``why``; the same recipe if it has no ``auto``.
 
     Raises:
         ValueError: The noise is not known, or not one for which ``a`` can be chosen.
@@ -251,6 +258,9 @@ def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
     >>> resolve_auto(recipe, prepare(recipe)).loss_options
     {'a': 18.0, 'beta': 1.6666666666666667}
     """
+    if recipe.class_weight == AUTO:
+        weight, reason = choose_class_weight(recipe.loss, data.class_counts)
+        recipe = dataclasses.replace(recipe, class_weight=weight, why=(*recipe.why, reason) if reason else recipe.why)
     if not recipe.has_auto:
         return recipe
     source = str(recipe.loss_options["a"]).partition(":")[2]
@@ -261,7 +271,7 @@ def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
         chosen, found = chosen_options(recipe.loss, options, noise, classes=classes)
     except (ValueError, OSError) as error:
         raise ValueError(f"loss.a={AUTO}{':' * bool(source)}{source}: {error}") from error
-    return dataclasses.replace(recipe, loss_options=chosen, why=found.reasons)
+    return dataclasses.replace(recipe, loss_options=chosen, why=(*found.reasons, *recipe.why))
 
 
 def _parsed(source: str) -> float | str:

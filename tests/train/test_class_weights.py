@@ -1,0 +1,138 @@
+"""Class imbalance in training: weights of classes, logit adjustment, and what ``auto`` chooses."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_class_weight
+from torch.nn import functional
+
+from noiseproof.data import from_arrays
+from noiseproof.train import Recipe, Run, identity, override, plan_run, resolve_auto, train, with_noise
+from noiseproof.train.class_weights import class_weights, with_class_weight
+from noiseproof.train.record import task_facts
+
+NAMES = ("cat", "dog", "eel")
+
+
+def dataset(counts=(200, 60, 20), seed=0):
+    generator = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(counts)), counts)
+    inputs = (2 * np.eye(len(counts))[labels] + generator.normal(size=(len(labels), len(counts)))).astype(np.float32)
+    return from_arrays(inputs, labels, inputs, labels, name="pets", classes=NAMES[: len(counts)])
+
+
+def run_of(**changes):
+    recipe = override(Recipe(dataset="pets", loss="ce", model_options={"hidden": [8]}), changes)
+    return Run(recipe, with_noise(dataset(), recipe))
+
+
+@pytest.mark.parametrize("labels", [[0] * 90 + [1] * 10, [2, 1, 0, 0], [0, 0, 2, 2, 2]])
+def test_balanced_weights_are_those_of_scikit_learn(labels):
+    present = np.unique(labels)
+    found = class_weights("balanced", np.bincount(labels, minlength=3))
+    np.testing.assert_allclose(found[present], compute_class_weight("balanced", classes=present, y=labels))
+    np.testing.assert_array_equal(np.delete(found, present), 1.0)
+
+
+def test_weights_by_name_leave_the_other_classes_at_1():
+    np.testing.assert_array_equal(class_weights({"dog": 3.0}, [1, 1, 1], NAMES), [1, 3, 1])
+    with pytest.raises(ValueError, match="the data have no class 'dgo'; did you mean 'dog'"):
+        class_weights({"dgo": 3.0}, [1, 1, 1], NAMES)
+
+
+@pytest.mark.parametrize("choice", ["balanced", {"eel": 7.5, "dog": 0.5}])
+def test_a_run_with_weights_minimises_weighted_cross_entropy(choice):
+    run = run_of(class_weight=choice)
+    labels = run.task.train.labels
+    weights = compute_class_weight("balanced", classes=np.arange(3), y=labels) if choice == "balanced" else [1, 0.5, 7.5]
+    logits, target = torch.randn(len(labels), 3), torch.from_numpy(labels)
+    expected = functional.cross_entropy(logits, target, weight=torch.tensor(np.float32(weights)))
+    torch.testing.assert_close(run.criterion(logits, target), expected)
+    run.close()
+
+
+def test_logit_adjustment_adds_the_log_frequencies_in_training_alone():
+    run = run_of(class_weight="logit-adjustment", epochs=2)
+    labels = run.task.train.labels
+    logits, target = torch.randn(len(labels), 3), torch.from_numpy(labels)
+    prior = torch.log(torch.tensor([200, 60, 20]) / 280)
+    torch.testing.assert_close(run.criterion(logits, target), functional.cross_entropy(logits + prior, target))
+    run.train_epoch(0)
+    expected = torch.softmax(run.network.eval()(torch.from_numpy(run.task.train.inputs[:5])), 1)
+    np.testing.assert_allclose(run.probabilities(run.task.train)[:5], expected.detach().numpy(), rtol=1e-5)
+    run.close()
+
+
+def test_of_soft_labels_the_sums_of_the_probabilities_count():
+    recipe = Recipe(dataset="pets", loss="ce", class_weight="balanced")
+    task = with_noise(dataset(), recipe)
+    soft = np.full((len(task.train), 3), [0.5, 0.3, 0.2], np.float32)
+    object.__setattr__(task, "soft", soft)
+    np.testing.assert_allclose(task.class_counts, [140, 84, 56], rtol=1e-6)
+    run = Run(recipe, task)
+    np.testing.assert_allclose(run.criterion.weight, 280 / (3 * np.array([140, 84, 56])), rtol=1e-6)
+    run.close()
+
+
+def test_auto_weights_a_minority_class_for_a_loss_that_collapses_and_changes_nothing_else():
+    recipe = Recipe(dataset="pets", loss="jal-ce", class_weight="auto", epochs=30, optimiser="adam", lr=2e-3)
+    found = resolve_auto(recipe, with_noise(dataset((400, 30)), recipe))
+    assert found.class_weight == "balanced"
+    assert found.why == ("class_weight=balanced: jal-ce may collapse onto the majority class where labels are 1:13.3.",)
+    for same in (override(recipe, {"loss": "ce"}), override(recipe, {"loss": "noiseproof:JALCE"})):
+        assert resolve_auto(same, with_noise(dataset((400, 30)), same)).class_weight is None
+    even = with_noise(dataset((60, 60, 50)), recipe)
+    assert resolve_auto(recipe, even) == override(recipe, {"class_weight": None})
+    recalls = {
+        weight: train(changed, with_noise(dataset((400, 30)), changed)).record.result["accuracy_by_class"]
+        for weight in (None, "auto")
+        for changed in [override(recipe, {"class_weight": weight})]
+    }
+    assert recalls[None] == [1, 0]
+    assert min(recalls["auto"]) > 0.8
+
+
+def test_both_autos_are_chosen_together():
+    recipe = Recipe(dataset="pets", loss="jal-ce", class_weight="auto", loss_options={"a": "auto:0.2"})
+    found = resolve_auto(recipe, with_noise(dataset(), recipe))
+    assert not found.has_auto
+    assert len(found.why) == 3
+
+
+def test_an_unknown_auto_is_not_trained_on():
+    with pytest.raises(ValueError, match="resolve_auto chooses it"):
+        with_class_weight(Recipe(dataset="pets", loss="ce").criterion(), "auto", [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("none", None), ("balanced", "balanced"), ("yes:5,no:1", {"yes": 5.0, "no": 1.0}), ('{"a:b": 2}', {"a:b": 2.0})],
+)
+def test_it_is_read_from_text_and_from_records(text, value):
+    recipe = override(Recipe(dataset="pets", loss="ce"), {"class_weight": text})
+    assert recipe.class_weight == value
+    assert Recipe.from_dict(recipe.as_dict()) == recipe
+
+
+@pytest.mark.parametrize("value", ["even", 3, {"cat": -1}, {"cat": "much"}, {"cat": float("nan")}, {"cat": True}])
+def test_what_is_no_weight_is_refused(value):
+    with pytest.raises(ValueError, match="class_weight"):
+        Recipe(dataset="pets", loss="ce", class_weight=value)
+
+
+def test_a_record_from_before_class_weights_is_that_of_a_run_without():
+    recipe = Recipe(dataset="pets", loss="jal-ce")
+    facts = task_facts(recipe, with_noise(dataset(), recipe))
+    before = {name: value for name, value in recipe.as_dict().items() if name != "class_weight"}
+    assert identity(before, facts) == identity(recipe.as_dict(), facts)
+    assert identity(before, facts) != identity({**before, "class_weight": "balanced"}, facts)
+
+
+def test_a_plan_for_data_of_ones_own_weights_where_that_is_needed(tmp_path):
+    data = dataset((400, 30))
+    place = tmp_path / "pets.npz"
+    np.savez(place, x=data.train.inputs, y=data.train.labels)
+    assert plan_run("jal-ce", data=str(place)).recipe.class_weight == "balanced"
+    assert plan_run("jal-ce", data=str(place), changes={"class_weight": "none"}).recipe.class_weight is None
+    assert plan_run("ce", data=str(place)).recipe.class_weight is None
+    assert plan_run(Recipe(dataset="digits", loss="jal-ce")).recipe.class_weight is None
