@@ -13,8 +13,8 @@ on the same folds trained by cross entropy, ``cleanlab stopped`` those after the
 training labels, as they were given, that is held out for it. All are of the last eight epochs' mean, but the stopped ones.
 ``--train`` also trains networks by CE and JAL-CE on the labels as given, the audit's soft ones and the true ones.
 
-A line is written for each run, and a run that has one is not repeated; the tables in docs/audit.md are made from them. The
-coverage of the interval is that of ``audit`` in all its lines: ``--ways audit --seeds 0,1,2,3,4,5,6,7,8,9`` makes 50 trials,
+A line is written for each run, and a run that has one is not repeated; the tables in docs/how_to/audit.md are made from them.
+The coverage of the interval is that of ``audit`` in all its lines: ``--ways audit --seeds 0,1,2,3,4,5,6,7,8,9`` is 50 trials,
 ``--noises none`` are clean labels. Seconds are of the processor, on one thread; on a GPU those that pass.
 """
 

@@ -5,7 +5,7 @@
 Trained audits of 400 rows of scikit-learn's ``make_classification``: classes of such relative frequency and distance,
 with 0, 5 and 20 % of the labels changed to any other. And audits of given predictions, 60 draws each: two normal clouds one
 deviation apart, and what is predicted of a point by one who knows them, or whose scores are off by a normal error. A line is
-written for each audit, and one that has a line is not repeated. docs/audit.md has the counts.
+written for each audit, and one that has a line is not repeated. docs/how_to/audit.md has the counts.
 """
 
 from __future__ import annotations

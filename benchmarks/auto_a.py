@@ -7,7 +7,7 @@ In all of them ``beta`` keeps the strength of AMSE, so that only its asymmetry c
 On the digits, an MLP with the recipe of ``own_recipe`` (Adam), and with SGD at 0.05, gradients clipped at 5 and L1 5e-5. On
 CIFAR-10 the paper's recipe, three seeds, one seed of everything first; where ``auto`` is the paper's 30 it is the same run,
 and ``--known`` has it. A run that has a line, or is in ``--out``, ``--records`` or ``--known``, is not repeated.
-docs/choosing.md has the tables.
+docs/how_to/choosing.md has the tables.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ that are not standardised; ``warm`` starts from ten epochs of cross entropy. Fea
 (three tenths held out) and digits; images are 1,000 or 4,000 of Fashion-MNIST, which must be in the folder of data sets, at
 half size in a small network, ``fashion-wide`` the 4,000 in one of 410,000 weights, all tested on 500 others, and
 ``fashion-pixels`` are the 1,000 as features. A line is written for
-each run, and a run that has one is not repeated. The table in docs/own_data.md is made from them.
+each run, and a run that has one is not repeated. The table in docs/how_to/own_data.md is made from them.
 
 Pair noise stays below one half: above it most labels of a class are those of another, and no loss can tell which is meant.
 For the same reason the two classes of breast cancer have no more than 45 %.

@@ -5,7 +5,7 @@
 The embedded digits, trained on by the defaults of ``own_recipe``: as two classes, 0 to 4 against some of 5 to 9, and as ten, of
 which one, the eights, is rare. The ratio is that of the rare class's examples to those of each other class. All are tested on
 the same 500 digits, in which no class is rare. ``warm`` starts from ten epochs of cross entropy. A line is written for each
-run, and a run that has one is not repeated. The table in docs/choosing.md is made from them.
+run, and a run that has one is not repeated. The table in docs/how_to/choosing.md is made from them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ changed; a fifth of them is held out with its wrong labels to choose by, and eve
 of ``own_recipe``. A line is written for each run: its accuracy on the clean test set, on the noisy part, on the noisy part
 corrected by the true matrix and by the one that a quick audit of the same noisy labels estimates, the mean probability that
 this audit gives its predictions, and its accuracy on its own training labels. A run that has a line is not repeated.
-docs/choosing.md has the table.
+docs/how_to/choosing.md has the table.
 
 Two classes have no symmetric noise of one half or more, and their pair noise is symmetric.
 """

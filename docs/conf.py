@@ -49,10 +49,12 @@ html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False
 
-GENERATED = {"losses": catalogue.catalogue, "api": names.reference, "tests": sources.listing}
+GENERATED = {
+    "reference/losses/index": catalogue.catalogue,
+    "reference/api/index": names.reference,
+    "reference/tests": sources.listing,
+}
 """Pages in which the comment `<!-- generated -->` stands for what is made from code"""
-NOT_YET = ("choosing", "audit", "many_classes")
-"""Pages that the table of contents may name before they are there"""
 
 
 class Mermaid(SphinxDirective):
@@ -68,12 +70,10 @@ class Mermaid(SphinxDirective):
 
 
 def read(app: Sphinx, name: str, content: list[str]) -> None:
-    text = sources.inside(content[0])
+    text = sources.inside(content[0], name)
     if name in GENERATED:
         text = text.replace("<!-- generated -->", GENERATED[name]())
-    absent = [page for page in NOT_YET if not Path(app.srcdir, f"{page}.md").is_file()]
-    entries = {entry for page in absent for entry in (page, f"<{page}>")}  # of a table of contents: page, or Title <page>
-    content[0] = "\n".join(line for line in text.split("\n") if not entries & {line.strip(), line.rpartition(" ")[2]})
+    content[0] = text
 
 
 def columns(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:

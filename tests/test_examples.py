@@ -22,7 +22,7 @@ def test_there_are_five_and_each_is_readable_in_one_sitting():
     assert SCRIPTS == ["audit_csv", "images_pytorch", "segmentation", "tabular_sklearn", "text_transformers"]
     for name in SCRIPTS:
         assert len((ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 80
-        assert f"`examples/{name}.py`" in (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
+        assert f"`examples/{name}.py`" in (ROOT / "docs" / "how_to" / "integrations.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_a_hint_for_a_missing_extra_names_what_exists(tmp_path, monkeypatch):
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     texts = {
         path: path.read_text(encoding="utf-8")
-        for path in [*SOURCE.rglob("*.py"), ROOT / "README.md", ROOT / "docs" / "get_started.md"]
+        for path in [*SOURCE.rglob("*.py"), ROOT / "README.md", ROOT / "docs" / "tutorials" / "get_started.md"]
     }
     assert not [path for path, text in texts.items() if re.search(r"pip install '?noiseproof", text)]
     named = {

@@ -1,4 +1,4 @@
-"""The boxes of the package, which box may import which, their diagram, and the walks of docs/architecture.md."""
+"""The boxes of the package, which box may import which, their diagram, and the walks of docs/explanation/architecture.md."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _link(name: str) -> str:
     """A file or folder of the source as a link that a code host follows."""
     path = SOURCE / name
     shown = path if path.exists() else path.with_suffix(".py")
-    return f"[`{shown.relative_to(SOURCE)}`](../{shown.relative_to(ROOT)})"
+    return f"[`{shown.relative_to(SOURCE)}`](../../{shown.relative_to(ROOT)})"
 
 
 WHERE = (

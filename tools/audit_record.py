@@ -1,4 +1,4 @@
-"""The tables of docs/audit.md: how accurate an audit is, compared with cleanlab, from the records of benchmarks/audit.py."""
+"""The tables of docs/how_to/audit.md: how accurate an audit is, beside cleanlab, from the records of benchmarks/audit.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/choosing.md: choosing a loss by noisy labels, and which ``a``, from the records."""
+"""The tables of docs/how_to/choosing.md: choosing a loss by noisy labels, and which ``a``, from the records."""
 
 from __future__ import annotations
 

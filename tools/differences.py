@@ -1,4 +1,4 @@
-"""The lists of docs/differences.md: every value on which the paper's text and its code differ, or which the text leaves out."""
+"""The lists of docs/explanation/differences.md: values on which the paper's text and its code differ or that it omits."""
 
 from __future__ import annotations
 

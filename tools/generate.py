@@ -30,6 +30,7 @@ from noiseproof.paper.settings import PARAMETERS
 from noiseproof.program import Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 
 
 def catalogue() -> str:
@@ -49,7 +50,7 @@ def published() -> str:
 
 
 def losses_table() -> str:
-    """The table of docs/losses.md."""
+    """The table of docs/reference/losses/index.md."""
     lines = ["| name | loss | of one example | kind | symmetric |", "|---|---|---|---|---|"]
     for entry in list_losses():
         symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"`{entry.symmetric}`")
@@ -102,8 +103,8 @@ def _literal(value: object) -> str:
 
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "README.md": {"zoo": zoo_sentence, "epochs": epochs_sentence},
-    ROOT / "docs" / "api.md": {"names": names.overview},
-    ROOT / "docs" / "architecture.md": {
+    DOCS / "reference" / "api" / "index.md": {"names": names.overview},
+    DOCS / "explanation" / "architecture.md": {
         "boxes": boxes_table,
         "imports": picture,
         "where": where_table,
@@ -111,15 +112,20 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
         "train": lambda: walks()[1],
         "audit": lambda: walks()[2],
     },
-    ROOT / "docs" / "audit.md": {"audit": audit_tables},
-    ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar, "rare": rare_classes},
-    ROOT / "docs" / "command_line.md": {"commands": command_line.reference},
-    ROOT / "docs" / "differences.md": {"differences": difference_lists},
-    ROOT / "docs" / "losses.md": {"losses": losses_table},
-    ROOT / "docs" / "many_classes.md": {"linear": linear},
-    ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
-    ROOT / "docs" / "speed.md": {"kernels": kernels},
-    ROOT / "docs" / "zoo.md": {"zoo": zoo_tables},
+    DOCS / "how_to" / "audit.md": {"audit": audit_tables},
+    DOCS / "how_to" / "choosing.md": {
+        "selection": selection,
+        "a": choice_of_a,
+        "cifar": a_on_cifar,
+        "rare": rare_classes,
+    },
+    DOCS / "reference" / "command_line.md": {"commands": command_line.reference},
+    DOCS / "explanation" / "differences.md": {"differences": difference_lists},
+    DOCS / "reference" / "losses" / "index.md": {"losses": losses_table},
+    DOCS / "how_to" / "many_classes.md": {"linear": linear},
+    DOCS / "how_to" / "own_data.md": {"defaults": own_defaults},
+    DOCS / "speed.md": {"kernels": kernels},
+    DOCS / "zoo.md": {"zoo": zoo_tables},
 }
 """What stands between the marks of a name"""
 WRITTEN: dict[Path, Callable[[], str]] = {

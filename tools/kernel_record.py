@@ -1,4 +1,4 @@
-"""What docs/speed.md has of the kernels and docs/many_classes.md of the linear head, from records/kernels_h200.jsonl."""
+"""What docs/speed.md has of the kernels and docs/how_to/many_classes.md of the linear head, from records/kernels_h200.jsonl."""
 
 from __future__ import annotations
 

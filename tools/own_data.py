@@ -1,4 +1,4 @@
-"""The table of docs/own_data.md: which defaults hold up, from records/own_defaults_cpu.jsonl."""
+"""The table of docs/how_to/own_data.md: which defaults hold up, from records/own_defaults_cpu.jsonl."""
 
 from __future__ import annotations
 

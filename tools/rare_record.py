@@ -1,4 +1,4 @@
-"""The table of docs/choosing.md on class imbalance, from records/rare_cpu.jsonl."""
+"""The table of docs/how_to/choosing.md on class imbalance, from records/rare_cpu.jsonl."""
 
 from __future__ import annotations
 

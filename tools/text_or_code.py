@@ -43,7 +43,7 @@ def where_they_differ(files: Sequence[Path]) -> str:
             " ".join(describe_profiles(found, code)) + "\n",
             "".join("| " + " | ".join(line) + " |\n" for line in [HEAD, ["---"] * len(HEAD), *rows]),
             *(f"{remark}\n" for remark in sorted(remarks)),
-            "Marks and (n) as above. [Differences](differences.md) has the sources; `noiseproof reproduce "
+            "Marks and (n) as above. [Differences](explanation/differences.md) has the sources; `noiseproof reproduce "
             f"--profile {PROFILES[1]} {again}` prints all tables with the text's values.",
         ]
     )

@@ -49,7 +49,7 @@ def test_predictions_are_the_mean_of_the_last_half_of_the_epochs_or_of_as_many_a
     seen, predict = [], Run.probabilities
     monkeypatch.setattr(Run, "probabilities", lambda run, split: seen.append(predict(run, split)) or seen[-1])
     plan, recipe = plan_cross_validation(Split(x, true), ("a", "b", "c"), quick=True, epochs=7, options=RunOptions())
-    assert folds.EPOCHS_AVERAGED == 8  # as docs/audit.md says
+    assert folds.EPOCHS_AVERAGED == 8  # as docs/how_to/audit.md says
     for most, averaged in ((8, 3), (2, 2)):
         seen.clear()
         monkeypatch.setattr(folds, "EPOCHS_AVERAGED", most)

@@ -162,7 +162,7 @@ def test_the_version_is_shown():
 
 
 def test_jal_beats_cross_entropy_on_wrong_labels():
-    """What docs/get_started.md compares, one seed: far apart (37 points measured), so one seed is enough."""
+    """What docs/tutorials/get_started.md compares, one seed: far apart (37 points measured), so one seed is enough."""
     facts = {"dataset": "digits", "noise": "symmetric:0.6", "seed": 0, **FEATURE_DEFAULTS}
     results = {loss: train(Recipe(loss=loss, **facts)).record.result for loss in ("ce", "jal-ce")}
     assert results["jal-ce"]["test_accuracy"] > results["ce"]["test_accuracy"] + 0.1

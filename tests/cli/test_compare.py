@@ -187,7 +187,7 @@ def wrong_labels():
 def test_held_out_labels_as_given_are_called_that_and_corrected_for_a_known_noise(wrong_labels):
     plain = run("mae,jal-ce", *wrong_labels)
     assert "tested on 60 held-out labels as given, the same for all seeds" in plain.output
-    assert "is up to 6.5 points; docs/choosing.md says how often that picks the best loss" in plain.output
+    assert "is up to 6.5 points; docs/how_to/choosing.md says how often that picks the best loss" in plain.output
     corrected = run("mae,jal-ce", *wrong_labels, "--test-noise", "T.csv", "--format", "json")
     answer = json.loads(corrected.stdout)
     assert answer["setting"]["test_noise"] == "T.csv"

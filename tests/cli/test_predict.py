@@ -467,7 +467,9 @@ def test_the_commands_of_the_documentation_run():
     shutil.copytree("features", "runs/NAME")
     shutil.copy("plain.npz", "new.npz")
     np.savetxt("new.csv", np.load("plain.npz")["x"], delimiter=",")
-    lines = re.findall(r"^ {4}(noiseproof predict .*)", (ROOT / "docs" / "train.md").read_text(encoding="utf-8"), re.MULTILINE)
+    lines = re.findall(
+        r"^ {4}(noiseproof predict .*)", (ROOT / "docs" / "how_to" / "train.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(lines) == 2
     for line in lines:
         result = call(*shlex.split(line, comments=True)[1:])

@@ -159,7 +159,7 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
 
 
 def test_a_rare_class_that_a_robust_loss_loses_is_found_from_a_start_by_cross_entropy():
-    """As docs/choosing.md has it: the doubt before the training, the way out after it, and that it works when followed."""
+    """As docs/how_to/choosing.md: the doubt before the training, the way out after it, and that it works when followed."""
     generator = np.random.default_rng(0)
     y, y_test = (generator.permutation(np.arange(count) < 0.08 * count).astype(int) for count in (1000, 400))
     x, x_test = (generator.normal(size=(len(labels), 8)) + 1.5 * labels[:, None] for labels in (y, y_test))

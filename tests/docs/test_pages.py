@@ -27,7 +27,7 @@ import noiseproof
 from noiseproof.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {str(path.relative_to(ROOT)): path for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]}
+PAGES = {str(path.relative_to(ROOT)): path for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]}
 CODE = re.compile(r"^([ ]*)```python\n(.*?)^\1```|^<!-- run\n(.*?)^-->", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^ {4,}\$? ?(noiseproof .*?)(?:  +#.*)?$|`(noiseproof [a-z][^`]*)`", re.MULTILINE)
 LINK = re.compile(r"(?<!`)\[[^\]\[]*\]\(([^)\s]+)\)")
@@ -35,10 +35,10 @@ LINK = re.compile(r"(?<!`)\[[^\]\[]*\]\(([^)\s]+)\)")
 ELSEWHERE = {
     "README.md": ("tests/docs/test_readme.py", 2),
     "CONTRIBUTING.md": ("tests/test_package.py", 1),
-    "docs/architecture.md": ("tests/test_architecture.py", 4),
-    "docs/regularisation.md": ("tests/losses/test_regularisation.py", 5),
-    "docs/own_data.md": ("tests/train/test_own_data.py", 1),
-    "docs/integrations.md": ("tests/integrations", None),
+    "docs/explanation/architecture.md": ("tests/test_architecture.py", 4),
+    "docs/how_to/regularisation.md": ("tests/losses/test_regularisation.py", 5),
+    "docs/how_to/own_data.md": ("tests/train/test_own_data.py", 1),
+    "docs/how_to/integrations.md": ("tests/integrations", None),
 }
 """Pages whose code other tests run, because they also see whether what it does is right; and how many blocks these know of"""
 
@@ -151,7 +151,7 @@ def test_every_test_that_a_page_names_is_there():
 
 @pytest.mark.slow
 def test_the_commands_for_ones_own_files_run_as_get_started_says(tmp_path, monkeypatch):
-    section = text_of("docs/get_started.md").partition("## With your own files")[2]
+    section = text_of("docs/tutorials/get_started.md").partition("## With your own files")[2]
     lines = re.findall(r"^ {4}(noiseproof .*)", section, re.MULTILINE)
     assert [line.split()[1] for line in lines] == ["audit", "train", "compare", "predict"]
     monkeypatch.chdir(tmp_path)

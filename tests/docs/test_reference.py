@@ -23,7 +23,7 @@ def names():
 
 def sections():
     """The names in the tables of the API's page, by package."""
-    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "api" / "index.md").read_text(encoding="utf-8")
     for title, table in re.findall(r"^### `([\w.]+)`\n(.*?)(?=^### |^<!-- end)", text, re.DOTALL | re.MULTILINE):
         yield title, re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
 
@@ -55,7 +55,7 @@ def verbs(command, words=("noiseproof",)):
 
 
 def test_the_page_of_the_command_line_has_every_verb_option_and_default():
-    text = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "command_line.md").read_text(encoding="utf-8")
     parts = dict(re.findall(r"^##+ `(noiseproof [\w -]+)`\n(.*?)(?=^##|^<!-- end)", text, re.DOTALL | re.MULTILINE))
     seen = []
     for words, command in verbs(typer.main.get_command(app)):

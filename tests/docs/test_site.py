@@ -54,8 +54,9 @@ def pages(site):
 
 
 def test_every_page_of_the_folder_is_in_the_site_and_its_contents(site):
-    names = {path.stem for path in (ROOT / "docs").glob("*.md")}
-    assert names <= {path.stem for path in pages(site)}
+    docs = ROOT / "docs"
+    names = {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}
+    assert names <= {str(path.relative_to(site).with_suffix("")) for path in pages(site)}
     listed = {urlsplit(link).path for link in read(site / "index.html").links}
     assert {f"{name}.html" for name in names - {"index"}} <= listed
 
@@ -85,12 +86,12 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 
 def test_every_loss_has_a_section_with_a_formula_and_curves(site):
-    page = (site / "losses.html").read_text(encoding="utf-8")
+    page = (site / "reference/losses/index.html").read_text(encoding="utf-8")
     entries = noiseproof.list_losses()
     for entry in entries:
         assert f'id="loss-{entry.function_name.replace("_", "-")}"' in page
     assert page.count('<div class="curves">') == sum(entry.reads != "features" for entry in entries)
-    assert read(site / "losses.html").math >= len(entries)
+    assert read(site / "reference/losses/index.html").math >= len(entries)
 
 
 CUT_OFF = """() => {
@@ -108,7 +109,7 @@ def test_nothing_is_cut_off_at_the_edge_of_a_screen(site, browser, width):
     opened = browser.new_page(viewport={"width": width, "height": 900})
     problems = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
-    for path in (path for path in pages(site) if path.parent == site):
+    for path in pages(site):
         opened.goto(path.as_uri())
         assert not opened.evaluate(CUT_OFF), path.name
     opened.close()

@@ -1,4 +1,4 @@
-"""docs/integrations.md, whose every block of code runs."""
+"""docs/how_to/integrations.md, whose every block of code runs."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof.cli import app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how_to" / "integrations.md").read_text(encoding="utf-8")
 SECTIONS = {
     heading: re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)

@@ -229,7 +229,7 @@ def without_norm():
     ],
 )
 def test_the_pages_loops_give_the_weights_of_the_trainers_own_l1(heading, optimiser):
-    page = (ROOT / "docs" / "regularisation.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how_to" / "regularisation.md").read_text(encoding="utf-8")
     block = re.search(rf"^#+ [^\n]*{heading}$.*?```python\n(.*?)```", page, re.DOTALL | re.MULTILINE).group(1)
     strength = 0.02  # large, so that leaving it out, or counting it twice, would show
     clip = CLIP if "clip_grad_norm_" in block else None
@@ -288,7 +288,7 @@ def test_the_recommended_strengths_are_the_papers_everywhere_they_are_said():
     assert l1["anl-ce"] == l1["ANLFL"] == [5e-5, 5e-7, 0.0, 0.0, 0.0]
     assert [one.l2 for one in recommended_settings("gce")] == [1e-4, 1e-5, 3e-5, 1e-3, 0.0]
     assert recommended_settings("dft") == ()
-    page = (ROOT / "docs" / "regularisation.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how_to" / "regularisation.md").read_text(encoding="utf-8")
     for jal, anl, other in zip(*(recommended_settings(name) for name in ("jal-ce", "anl-ce", "ce")), strict=True):
         cells = [
             re.sub(r"e-0", "e-", str(one).split(":")[0]).replace("0.0001", "1e-4").replace("0.001", "1e-3")

@@ -278,7 +278,7 @@ def test_bad_input_is_refused_with_the_reason(call, error, message):
 
 
 def test_a_share_of_less_than_one_label_is_rounded_to_the_largest_remainder_of_its_class():
-    """As docs/noise.md says: 0.8 of 20 labels to 99 classes are none, since the rest of the own label's 19.2 is larger.
+    """As docs/how_to/noise.md says: 0.8 of 20 labels to 99 classes are none, since the rest of the own label's 19.2 is larger.
 
     By draws they are 4 % of 2,000, 80 with a deviation of sqrt(80 * 0.96): 45 is five of them, and the seed is fixed.
     """

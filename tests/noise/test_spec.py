@@ -153,7 +153,7 @@ def test_an_entry_in_the_registry_is_all_that_a_new_noise_takes(tmp_path, monkey
 
 
 def test_none_is_noise_that_changes_nothing_wherever_noise_is_text(tmp_path):
-    """As docs/noise.md has it: in Python, in theory, in the manifest of labels, and on the command line."""
+    """As docs/how_to/noise.md has it: in Python, in theory, in the manifest of labels, and on the command line."""
     identity = noise.from_spec("none", classes=3)
     assert identity.matrix.tolist() == np.eye(3).tolist()
     assert theory.required_a("none", classes=3) == 1.0

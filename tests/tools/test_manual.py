@@ -46,7 +46,7 @@ def test_a_curve_stays_in_its_panel_and_its_numbers_are_round():
 
 def test_the_diagram_of_the_imports_has_every_box_once_and_no_two_overlap():
     diagram = importlib.import_module("manual.diagram")
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     text = re.search(r"```mermaid\n(.*?)```", page, re.DOTALL).group(1)
     nodes, edges = diagram.edges_of(text)
     svg = diagram.drawn(text, "imports")

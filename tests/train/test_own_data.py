@@ -91,8 +91,8 @@ def test_small_image_files_keep_their_size_and_their_one_channel(tmp_path):
 
 
 def named_by_the_page(folder, x):
-    """The classes of inputs as the code in docs/own_data.md finds them."""
-    page = (Path(__file__).parents[2] / "docs" / "own_data.md").read_text(encoding="utf-8")
+    """The classes of inputs as the code in docs/how_to/own_data.md finds them."""
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "own_data.md").read_text(encoding="utf-8")
     code = page.partition("```python\n")[2].partition("```")[0].replace("runs/NAME", str(folder))
     known = {"x": x}
     exec(code, known)

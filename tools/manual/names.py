@@ -37,10 +37,10 @@ FIRST = (
 """What readers look for first, in this order; others follow by name"""
 INTERNAL = ("__main__", "checks", "cli", "io", "kernels", "keyed_random", "program", "starting", "version")
 MORE = {
-    "noiseproof": "What every program needs. The losses, which the package exports too, are in the [catalogue](losses.md).",
+    "noiseproof": "What every program needs. The losses, exported here too, are in the [catalogue](../losses/index.md).",
     "noiseproof.core": "What a loss of your own reads, and how a backend for another device is registered.",
     "noiseproof.functional": "One function for each loss, under the loss's name: `jal_ce(logits, target, a=30.0)`.",
-    "noiseproof.losses": "The classes of the losses are in the [catalogue](losses.md).",
+    "noiseproof.losses": "The classes of the losses are in the [catalogue](../losses/index.md).",
 }
 """A sentence on some packages"""
 

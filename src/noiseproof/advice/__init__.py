@@ -247,7 +247,7 @@ def _options(
     kept = "" if case.rate is None else "; beta keeps the strength of AMSE at this a"
     reason = f"the paper's for {KINDS_OF_DATA[settings.kind].data_set}"
     if settings.kind == "features":
-        reason = "the default; a larger alpha mostly cost points under noise (docs/own_data.md)"
+        reason = "the default; a larger alpha mostly cost points under noise (docs/how_to/own_data.md)"
     return options, [
         a,
         AdvicePart("alpha and beta", value, reason + kept, "records" if settings.kind == "features" else "paper"),
@@ -256,16 +256,16 @@ def _options(
 
 def _regularisation(settings: RecommendedSettings, case: Case) -> tuple[float | None, float | None, AdvicePart]:
     if case.kind is None:
-        reason = "what it should be depends on the data: kind= (--kind) says it; docs/regularisation.md has the table"
+        reason = "what it should be depends on the data: kind= (--kind) says it; docs/how_to/regularisation.md has the table"
         return None, None, AdvicePart("regularisation", "-", reason, "none")
     if case.kind == "features":
-        reason = "on an MLP no difference was seen between L1 5e-5 and none (docs/regularisation.md)"
+        reason = "on an MLP no difference was seen between L1 5e-5 and none (docs/how_to/regularisation.md)"
         return 0.0, 0.0, AdvicePart("regularisation", "none", reason, "records")
     if case.kind == "images" and case.examples is not None and case.examples < FEW_IMAGES:
         reason = f"the default: of fewer than {FEW_IMAGES:,} images, trained by Adam, regularisations have not been compared"
         return None, None, AdvicePart("regularisation", "none", reason, "none")
     shown = " and ".join(f"L{k} {value:g}" for k, value in ((1, settings.l1), (2, settings.l2)) if value)
-    reason = f"the paper's for {KINDS_OF_DATA[settings.kind].data_set}; part of it (docs/regularisation.md)"
+    reason = f"the paper's for {KINDS_OF_DATA[settings.kind].data_set}; part of it (docs/how_to/regularisation.md)"
     return settings.l1, settings.l2, AdvicePart("regularisation", shown, reason, "paper")
 
 

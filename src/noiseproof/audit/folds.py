@@ -114,8 +114,9 @@ def oversample(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0
     """Repeat the rows of minority classes until each class has :func:`target_count` of them.
 
     Robust losses collapse onto the majority class where the rarer of two classes has less than half the labels of the other
-    (docs/choosing.md), and all its labels would look wrong. Of a frequent class with few wrong labels most still count for it,
-    however often the wrong ones among a minority class are repeated: they become at most half as many. The rows at most double.
+    (docs/how_to/choosing.md), and all its labels would look wrong. Of a frequent class with few wrong labels most still
+    count for it, however often the wrong ones among a minority class are repeated: they become at most half as many. The rows
+    at most double.
 
     >>> oversample(np.arange(9), np.array([0, 0, 0, 0, 0, 0, 0, 0, 1])).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]

@@ -79,7 +79,7 @@ def audit_labels(
 
     Images, and features for which a network or its epochs are given, are learnt by networks with JAL-CE. Their predictions and
     the labels of the nearest neighbours determine how likely each label is wrong. Networks trained with cross entropy on these
-    probabilities as soft labels repeat that, more accurately. docs/audit.md explains both methods and how good they are.
+    probabilities as soft labels repeat that, more accurately. docs/how_to/audit.md explains both methods and how good they are.
 
     Further keyword arguments say how a table is read, ``label="churn"`` say: see :func:`noiseproof.data.open_dataset`.
 

@@ -27,7 +27,7 @@ MAX_CLASSES = 4000
 MAX_RATE_ALONE = 0.49
 IMAGES_NOTE = (
     "the images were learnt from scratch by small networks; features of a pretrained network would be better: --encoder names "
-    "one, see Images in docs/fit.md"
+    "one, see Images in docs/how_to/fit.md"
 )
 
 

@@ -98,7 +98,8 @@ def compare(
     module:Name in LOSSES is a loss of your own, a class of a module in this folder.
 
     Without clean labels to test on, --test-size holds out labels as given, the same for all seeds: their order of losses is
-    mostly that of clean ones (docs/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the noise.
+    mostly that of clean ones (docs/how_to/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the
+    noise.
 
     The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
     what is missing is trained.

@@ -31,7 +31,7 @@ from noiseproof.train.network import loss_code_hash
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.record_files import describe_missed_classes
 
-PAGE = "docs/choosing.md says how often that picks the best loss"
+PAGE = "docs/how_to/choosing.md says how often that picks the best loss"
 SHARED_FIELDS = ("noise", "model", "optimiser", "lr", "schedule", "epochs", "batch", "augment", "precision")
 """Fields of recipes that all runs of a comparison have in common"""
 

@@ -65,7 +65,7 @@ def fit(
 
     Learners of several kinds are trained without each fold and predict it. From their predictions and the given labels the
     noise model estimates how labels are confused, how far each learner is to be believed, and the true class of each row. The
-    model is that combination of the learners. docs/fit.md explains it.
+    model is that combination of the learners. docs/how_to/fit.md explains it.
 
     Args:
         data: A data frame, a path, a dict of columns, a list of texts, an array ``[N, D]`` or a data set: what

@@ -8,9 +8,9 @@ q <= 1 the risk is concave, and every a >= 1 will do where w1 > w2.
 The bound is of the risk's minimiser, with the noise known exactly and the same for every example of a class. Training is none
 of these. On the digits with 20 to 80 % wrong labels JAL-CE at the bound itself lost many points to larger values; at a third of
 ``USUAL_FACTOR`` times the bound it lost a few, and beyond ``USUAL_FACTOR`` times it gained little (benchmarks/auto_a.py,
-docs/choosing.md). A value above the paper's 30 is only chosen where 30 is less than ``MIN_FACTOR`` times the bound, the paper's
-own ratio for CIFAR-10 with 80 % noise, 30 to 9: towards an infinite ``a``, where AMSE is the mean absolute error, CIFAR-10 fell
-back (docs/results.md, NCE+MAE).
+docs/how_to/choosing.md). A value above the paper's 30 is only chosen where 30 is less than ``MIN_FACTOR`` times the bound, the
+paper's own ratio for CIFAR-10 with 80 % noise, 30 to 9: towards an infinite ``a``, where AMSE is the mean absolute error,
+CIFAR-10 fell back (docs/results.md, NCE+MAE).
 
 AMSE grows with ``a``. The other part of the loss, the learning rate and the regularisation were tuned for one strength, so
 ``beta`` is changed to keep it.

@@ -35,7 +35,7 @@ FEATURE_DEFAULTS: dict[str, Any] = {
 IMAGE_DEFAULTS: dict[str, Any] = {
     **SGD_DEFAULTS,
     "model": "resnet18",
-    "lr": 0.01,  # the paper's for CIFAR-10; at 0.1 JAL never predicts some classes of small data sets, see docs/own_data.md
+    "lr": 0.01,  # the paper's for CIFAR-10; at 0.1 JAL never predicts some classes of small data sets: docs/how_to/own_data.md
     "l2": 5e-4,
     "augment": "crop-flip",
     "batch": 128,

@@ -299,7 +299,7 @@ def _noise_of_labels(recipe: Recipe, data: TrainingData) -> LabelNoise | NoisyLa
 
 RARE_SHARE, MAJORITY_SHARE = 0.1, 0.7
 """A class is rare if it has less than this share of the labels of the most frequent class, or if one class has more than this
-share of all labels: docs/choosing.md contains the measurements"""
+share of all labels: docs/how_to/choosing.md contains the measurements"""
 WARM_START_HINT = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
 
 
@@ -341,7 +341,7 @@ def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> It
     if rare:
         shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare, largest)]
         which, them = ("classes", "them") if rare[1:] else ("class", "it")
-        may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"
+        may = f"a robust loss may never predict {them}; docs/how_to/choosing.md says what helps"
         yield f"class imbalance: {which} {and_more(shares[:-1])} beside {shares[-1]}; {may}"
 
 
