@@ -31,7 +31,7 @@ CLASSIFIER = """
 import numpy as np
 from noiseproof.sklearn import NoiseRobustClassifier
 table = np.loadtxt("table.csv", delimiter=",", skiprows=1)
-NoiseRobustClassifier(epochs=60, random_state=0).fit(table[:, :-1], table[:, -1]).predict(table[:, :-1])
+NoiseRobustClassifier("jal-ce", epochs=60, random_state=0).fit(table[:, :-1], table[:, -1]).predict(table[:, :-1])
 """
 NOISEPROOF = ["-m", "noiseproof"]
 COMMANDS = {

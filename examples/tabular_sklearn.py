@@ -18,6 +18,7 @@ x, y = load_breast_cancer(return_X_y=True)
 given = noiseproof.noise.symmetric(2, 0.3).apply(y, seed=0).labels  # in your work: the labels you have
 
 models = {
+    "noiseproof.fit": NoiseRobustClassifier(quick=True, random_state=0),
     "logistic regression": LogisticRegression(max_iter=1000),
     "network, cross entropy": NoiseRobustClassifier("ce", epochs=40, random_state=0),
     "network, JAL-CE": NoiseRobustClassifier("jal-ce", loss_options={"a": 30.0}, epochs=40, random_state=0),

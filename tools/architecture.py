@@ -103,9 +103,9 @@ BOXES = {
         ("audit", "comparison", "data", "fitting", "losses", "models", "noise", "train"),
     ),
     "integrations": Box(
-        "losses in other frameworks' training loops; a scikit-learn classifier",
+        "losses in other frameworks' training loops; scikit-learn: `fit` and the trainer as a classifier",
         "sklearn.py",
-        ("core", "data", "losses", "train"),
+        ("core", "data", "fitting", "losses", "train"),
         ("integrations", "sklearn"),
     ),
     "data": Box(

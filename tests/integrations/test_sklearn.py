@@ -7,20 +7,21 @@ import sys
 import numpy as np
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_wine, make_blobs
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import noiseproof
 from noiseproof.data import from_arrays
 from noiseproof.sklearn import NoiseRobustClassifier
-from noiseproof.train import own_recipe
+from noiseproof.train import override, own_recipe
 
-SMALL = {"epochs": 10, "batch_size": 16, "learning_rate": 0.02, "hidden": (16,), "random_state": 0}
+SMALL = {"loss": "jal-ce", "epochs": 10, "batch_size": 16, "learning_rate": 0.02, "hidden": (16,), "random_state": 0}
 
 
 def blobs(count=90):
@@ -30,7 +31,7 @@ def blobs(count=90):
 
 @pytest.mark.filterwarnings("ignore:never predicted")  # a few epochs on a few examples
 def test_scikit_learns_checks_pass_without_exception():
-    found = check_estimator(NoiseRobustClassifier(hidden=(16,), epochs=5, learning_rate=0.05), on_skip=None)
+    found = check_estimator(NoiseRobustClassifier("jal-ce", hidden=(16,), epochs=5, learning_rate=0.05), on_skip=None)
     assert len(found) > 50
     assert {one["check_name"] for one in found if one["status"] == "skipped"} <= {
         "check_sample_weights_pandas_series", "check_classifier_data_not_an_array", "check_array_api_input",
@@ -39,14 +40,29 @@ def test_scikit_learns_checks_pass_without_exception():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:never predicted")
-def test_scikit_learns_checks_pass_with_the_defaults():
-    check_estimator(NoiseRobustClassifier(), on_skip=None)
+def test_scikit_learns_checks_pass_with_the_defaults_of_a_network():
+    check_estimator(NoiseRobustClassifier("jal-ce"), on_skip=None)
+
+
+NOT_BY_FIT = {
+    "check_sample_weight_equivalence_on_dense_data": "repetitions of a row share a fold, and of equal rows nothing is known",
+    "check_class_weight_classifiers": "fit knows 'balanced', and no weight for each class",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_checks_pass_for_fit_with_two_exceptions():
+    found = check_estimator(NoiseRobustClassifier(quick=True), expected_failed_checks=NOT_BY_FIT, on_skip=None)
+    assert len(found) > 50
+    assert {one["check_name"] for one in found if one["status"] == "xfail"} == set(NOT_BY_FIT)
 
 
 def test_the_defaults_are_those_of_the_command_line():
     for x in (np.random.default_rng(0).normal(size=(300, 2)), np.random.default_rng(0).integers(0, 9, (300, 2)) / 8):
         data = from_arrays(x, np.arange(300) % 2)
-        assert NoiseRobustClassifier()._recipe(data, 3).differences(own_recipe(data, "features", "jal-ce", seed=3)) == []
+        recipe = override(own_recipe(data, "features", "jal-ce", seed=3), {"class_weight": "auto"})
+        assert NoiseRobustClassifier("jal-ce")._recipe(data, 3).differences(recipe) == []
 
 
 def test_it_is_found_in_the_package():
@@ -91,15 +107,14 @@ def test_an_example_of_weight_k_counts_as_k_examples_whatever_their_order():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.full(30, 0.5), r"whole numbers, how often each example counts, got 0\.5; of others, draw"),
-        (np.full(30, -1), "whole numbers, how often each example counts, got -1"),
+        (np.full(30, -1), "sample_weight must not be negative, got -1"),
         (
             np.zeros(30),
             "is 0 for every example: no class is left|must contain at least one non-zero",
         ),  # ours, or scikit-learn's,
     ],
 )
-def test_weights_that_are_no_counts_are_refused(weights, message):
+def test_weights_that_are_no_weights_are_refused(weights, message):
     x, y = blobs(30)
     with pytest.raises(ValueError, match=message):
         NoiseRobustClassifier(**SMALL).fit(x, y, sample_weight=weights)
@@ -120,7 +135,7 @@ def test_a_seed_gives_the_same_network_and_leaves_the_generators_alone():
 
 def test_copies_predict_the_same():
     x, y = blobs(30)
-    fitted = NoiseRobustClassifier("gce", loss_options={"q": 0.5}, **SMALL).fit(x, y)
+    fitted = NoiseRobustClassifier(**SMALL | {"loss": "gce", "loss_options": {"q": 0.5}}).fit(x, y)
     assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(x), fitted.predict_proba(x))
     again = clone(fitted)
     assert again.get_params() == fitted.get_params()
@@ -171,8 +186,20 @@ def test_a_class_that_is_never_predicted_is_said():
     y = generator.permutation(np.arange(1000) < 80)
     x = generator.normal(size=(1000, 8)) + 1.5 * y[:, None]
     with pytest.warns(ConvergenceWarning, match="never predicted, of the training examples: class True; robust losses"):
-        NoiseRobustClassifier(epochs=20, random_state=0).fit(x, y)
+        NoiseRobustClassifier("jal-ce", class_weight=None, epochs=20, random_state=0).fit(x, y)
+    assert NoiseRobustClassifier("jal-ce", epochs=20, random_state=0).fit(x, y).predict(x).sum() > 50
     assert NoiseRobustClassifier("ce", epochs=20, random_state=0).fit(x, y).predict(x).sum() > 50
+
+
+def test_weights_of_classes_are_by_label_and_a_strange_label_is_refused():
+    x, y = blobs(60)
+    names = np.array(["a", "b", "c"])[y]
+    plain, weighted = (
+        NoiseRobustClassifier(**SMALL | {"loss": "ce"}, class_weight=w).fit(x, names) for w in (None, {"b": 50.0})
+    )
+    assert weighted.predict_proba(x)[:, 1].mean() > plain.predict_proba(x)[:, 1].mean()
+    with pytest.raises(ValueError, match="class_weight names 'd', and the labels are"):
+        NoiseRobustClassifier(**SMALL, class_weight={"d": 2.0}).fit(x, names)
 
 
 def test_threads_are_one_unless_more_are_asked_for(monkeypatch):
@@ -181,8 +208,107 @@ def test_threads_are_one_unless_more_are_asked_for(monkeypatch):
     step = torch.optim.Adam.step
     monkeypatch.setattr(torch.optim.Adam, "step", lambda *a, **k: (seen.append(torch.get_num_threads()), step(*a, **k))[1])
     for threads in (None, 2):
-        NoiseRobustClassifier(epochs=1, threads=threads, random_state=0).fit(x, y)
+        NoiseRobustClassifier("ce", epochs=1, threads=threads, random_state=0).fit(x, y)
     assert set(seen[: len(seen) // 2]) == {1}
     assert set(seen[len(seen) // 2 :]) == {2}
     with pytest.raises(ValueError, match="threads must be at least 1"):
-        NoiseRobustClassifier(threads=0).fit(x, y)
+        NoiseRobustClassifier("ce", threads=0).fit(x, y)
+
+
+# ---- loss="auto", which is noiseproof.fit
+
+QUICK = {"quick": True, "random_state": 0}
+
+
+def noisy_wine():
+    x, y = load_wine(return_X_y=True)
+    return x, y, noiseproof.noise.symmetric(3, 0.3).apply(y, seed=0).labels
+
+
+def test_by_default_it_is_fit_which_sees_through_wrong_labels():
+    x, y, given = noisy_wine()
+    fitted = NoiseRobustClassifier(**QUICK).fit(x, given)
+    assert fitted.score(x, y) > 0.9 > fitted.score(x, given)
+    seed = int(np.random.RandomState(0).randint(2**31))
+    assert np.array_equal(fitted.predict(x), noiseproof.fit(x, given, quick=True, seed=seed, jobs=1).predict(x))
+    assert fitted.model_.audit.flagged[given != y].mean() > 0.7
+
+
+def test_fit_works_in_a_pipeline_a_search_and_a_cross_validation_and_its_copies_predict_the_same():
+    x, _, given = noisy_wine()
+    pipeline = make_pipeline(StandardScaler(), NoiseRobustClassifier(**QUICK)).set_output(transform="pandas")
+    assert cross_val_score(pipeline, x, given, cv=2).mean() > 0.5
+    grid = [{"loss": ["auto"], "metric": ["accuracy", "f1_macro"]}, {"loss": ["ce"], "quick": [False], "epochs": [5]}]
+    search = GridSearchCV(NoiseRobustClassifier(**QUICK), grid, cv=2).fit(x, given)
+    assert search.best_params_["loss"] == "auto"
+    best = search.best_estimator_
+    assert np.array_equal(pickle.loads(pickle.dumps(best)).predict_proba(x), best.predict_proba(x))
+    again = clone(best)
+    assert again.get_params() == best.get_params()
+    assert not hasattr(again, "model_")
+
+
+def test_fit_reads_data_frames_of_mixed_columns_with_gaps():
+    pandas, generator = pytest.importorskip("pandas"), np.random.default_rng(0)
+    city = generator.choice(np.array(["Rome", "Paris", None], object), 90)
+    frame = pandas.DataFrame({"city": city, "size": np.where(generator.random(90) < 0.1, np.nan, generator.random(90))})
+    y = np.where(frame["city"] == "Rome", "south", "north")
+    fitted = NoiseRobustClassifier(**QUICK).fit(frame[:60], y[:60])
+    assert fitted.score(frame[60:], y[60:]) > 0.9
+    assert fitted.feature_names_in_.tolist() == ["city", "size"]
+    assert fitted.classes_.tolist() == ["north", "south"]
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[["size"]])
+
+
+@pytest.mark.parametrize("loss", [{"quick": True}, {"loss": "jal-ce", "epochs": 20}], ids=["auto", "jal-ce"])
+def test_skrub_makes_a_pipeline_of_it(loss):
+    skrub, pandas = pytest.importorskip("skrub"), pytest.importorskip("pandas")
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame({"city": generator.choice(["Rome", "Paris", "Oslo"], 120), "size": generator.random(120)})
+    y = np.where(frame["city"] == "Rome", "south", "north")
+    pipeline = skrub.tabular_pipeline(NoiseRobustClassifier(random_state=0, **loss)).fit(frame[:90], y[:90])
+    assert pipeline.score(frame[90:], y[90:]) > 0.9
+
+
+def test_weights_are_routed_to_fit_and_say_how_often_a_row_counts():
+    x, y, given = noisy_wine()
+    weights = (y < 2).astype(float)
+    with config_context(enable_metadata_routing=True):
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(scaler, NoiseRobustClassifier(**QUICK).set_fit_request(sample_weight=True))
+        assert pipeline.fit(x, given, sample_weight=weights)[-1].model_.audit.given.shape == (weights.sum(),)
+    with pytest.raises(ValueError, match="whole numbers with loss='auto'"):
+        NoiseRobustClassifier(**QUICK).fit(x, given, sample_weight=weights / 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 300}, "epochs is an option of a network, loss='jal-ce' say, and says nothing with loss='auto'"),
+        ({"loss": "ce", "quick": True}, "quick is an option of loss='auto', and says nothing with loss='ce'"),
+        ({"class_weight": {0: 2.0}}, "class_weight must be None or 'balanced' with loss='auto'"),
+    ],
+)
+def test_an_option_that_says_nothing_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        NoiseRobustClassifier(**options).fit(*blobs(30))
+
+
+def test_a_network_learns_soft_labels_and_weights_of_any_size():
+    pandas = pytest.importorskip("pandas")
+    x, y = blobs(60)
+    soft = np.eye(3)[y] * 0.8 + 0.2 / 3
+    fitted = NoiseRobustClassifier(**SMALL).fit(x, soft)
+    assert (fitted.predict(x) == y).mean() > 0.9
+    named = NoiseRobustClassifier(**SMALL).fit(x, pandas.DataFrame(soft, columns=["a", "b", "c"]))
+    assert named.predict(x).tolist() == np.array(["a", "b", "c"])[fitted.predict(x)].tolist()
+    ce = SMALL | {"loss": "ce"}
+    many, few, none = (NoiseRobustClassifier(**ce).fit(x, y, np.where(y == 0, w, 1.5)).predict_proba(x) for w in (9.5, 0.05, 0))
+    assert many[:, 0].mean() > few[:, 0].mean() + 0.05
+    assert none.shape == (60, 2)
+    for wrong in (soft * 2, soft - 0.5):
+        with pytest.raises(ValueError, match="soft labels must be probabilities"):
+            NoiseRobustClassifier(**SMALL).fit(x, wrong)
+    with pytest.raises(ValueError, match="a network learns soft labels"):
+        NoiseRobustClassifier().fit(x, soft)
