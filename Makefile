@@ -45,7 +45,7 @@ types: $(READY)
 # All that a change must pass.
 check: lint types test
 
-# The files that are written from data: README.md's numbers, noiseproof.functional's stub, docs/results.md and tables of other pages.
+# The files that are written from data: README.md's numbers, noiseproof.functional's stub, docs/benchmarks/ and tables of other pages.
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 

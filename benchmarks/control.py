@@ -5,7 +5,8 @@
 Every loss has its settings of the paper but for the decay. NCE+MAE weighs its MAE by 2a/K of JAL-CE's AMSE: the two have the
 same slope in p_y at p = 0, so it is JAL-CE without the asymmetric part. Then, for CE and JAL-CE at 80 % noise, other strengths
 of L1. One seed of everything comes first, then the second, then the third. What is finished, in ``--out``, ``--records`` or
-``--known``, is not run again; stopped at any time, by SIGTERM say, the same command resumes it. docs/results.md has the tables.
+``--known``, is not run again; stopped at any time, by SIGTERM say, the same command resumes it. The tables are in
+docs/benchmarks/loss_or_decay.md.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Each cell is run for three seeds in each precision, or for the seeds named, the runs of a precision concurrently. A finished
 run is not run again, so the script can be stopped and started; with ``--seconds`` it starts no further group after that
-time. The paper's numbers beside these, and how far the precisions are apart, are in docs/results.md, which is written from
-the record.
+time. The paper's numbers beside these, and how far the precisions are apart, are in docs/benchmarks/paper.md,
+which is written from the record.
 """
 
 from __future__ import annotations

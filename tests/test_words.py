@@ -63,7 +63,7 @@ RETIRED = {
 ALLOWED: dict[tuple[str, str], str] = {
     ("src/noiseproof/paper/agreement.py", r"miss"): "the verb",
     ("src/noiseproof/losses/fused.py", r"in_graph"): "torch's own allow_in_graph",
-    ("docs/results.md", r"Primitives?|primitives?"): "records that were written under the old name",
+    ("docs/benchmarks/speed.md", r"Primitives?|primitives?"): "records that were written under the old name",
     ("src/noiseproof/train/recipe.py", r"one_scale"): "a field of older records",
     ("src/noiseproof/train/recipe.py", r"test_share|test-share"): "a field of older records",
     ("src/noiseproof/train/preprocessing.py", r"Squash|Cover|RandomPart"): "names in older records",

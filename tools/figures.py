@@ -1,30 +1,40 @@
-"""Kinds of plots for the pages, as SVG files in one style for light and dark: lines, intervals, scatter, heat map, dumbbells.
+"""Kinds of plots for the pages, as SVG files in one style for light and dark: curves, rows of values, scatter, boxes, heat map.
 
-Series differ in colour and in dash or shape, so that no plot needs colours to be read.
+Series differ in colour and in dash or shape, so that no plot needs colours to be read. Numbers are rounded to a tenth of a
+pixel and nothing depends on a drawing library, so that the same records give the same bytes everywhere.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import resources
 from typing import NamedTuple
 
-from zoo_charts import WIDTH, Axis, svg
+from noiseproof.report.charts import _path, _svg, _text
 
-from noiseproof.report.charts import _path, _text
+__all__ = ["Dot", "Line", "Mark", "Point", "badge", "boxes", "heat_map", "intervals", "lines", "rows_of_marks", "scatter"]
 
-__all__ = ["Dot", "Line", "Point", "dumbbells", "heat_map", "intervals", "lines", "scatter"]
-
-TOP, BOTTOM, ROW = 58, 44, 24
-SHORT_TOP = 40
-"""Without a line below the title"""
-DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2")
-CHARACTER = 6.7
+WIDTH, ROW, TOP, BOTTOM = 560, 24, 36, 46
+RIGHT = WIDTH - 14
+CHARACTER = 7.1
 """Width of one, about"""
+DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2")
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: var(--ink); } .title { font-weight: 600; font-size: 15px; }
+.quiet { fill: var(--quiet); } .grid { stroke: var(--rule); fill: none; } .zero { stroke: var(--quiet); fill: none; }
+.mark { fill: currentColor; fill-opacity: .8; } .bar { stroke: currentColor; stroke-opacity: .6; fill: none; }
+.box { fill: currentColor; fill-opacity: .35; } .line { stroke: currentColor; fill: none; stroke-width: 2; }
+.heat, .named { fill: currentColor; } .named { font-weight: 600; }
+"""
+Kind = tuple[str, int]
+"""A name and a colour; its place among the kinds gives the shape"""
 
 
 class Line(NamedTuple):
-    """A named curve over equally spaced or given places; ``color`` also chooses the dash."""
+    """A named curve; ``color`` also chooses the dash."""
 
     name: str
     places: Sequence[float]
@@ -39,7 +49,15 @@ class Dot(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    color: int = 0
+    color: int = 1
+
+
+class Mark(NamedTuple):
+    """A value in a row, of one of the kinds; ``title`` is shown where a pointer rests."""
+
+    value: float
+    kind: int
+    title: str
 
 
 class Point(NamedTuple):
@@ -47,11 +65,39 @@ class Point(NamedTuple):
 
     x: float
     y: float
+    title: str
+    kind: int = 0
+    low: float | None = None
+    high: float | None = None
+    label: str = ""
+
+
+class Axis(NamedTuple):
+    """From a value to a place, by its logarithm if it says so."""
+
     low: float
     high: float
-    title: str
-    color: int = 0
-    label: str = ""
+    start: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        low, high, value = (math.log(one) for one in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        share = (value - low) / (high - low)
+        return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round numbers, six at most."""
+        if self.log:
+            steps = [(1, 3), (1,)]
+            found = [[k * 10.0**power for power in range(-3, 5) for k in step] for step in steps]
+            inside = [[one for one in each if self.low <= one <= self.high * 1.001] for each in found]
+            return next((each for each in inside if len(each) <= 6), inside[-1])
+        step = next(one for power in range(-3, 4) for one in (1 * 10**power, 2 * 10**power, 5 * 10**power) if self._fits(one))
+        return [step * k for k in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
+
+    def _fits(self, step: float) -> bool:
+        return (self.high - self.low) / step <= 6
 
 
 def lines(
@@ -60,22 +106,23 @@ def lines(
     *,
     across: str,
     up: str,
-    marks: Iterable[tuple[float, float, str, int]] = (),
+    marks: Iterable[tuple[float, float, int]] = (),
     level: tuple[float, str, int] | None = None,
     span: tuple[float, float] | None = None,
-    height: float = 300,
+    height: float = 260,
+    log: bool = False,
 ) -> str:
-    """Curves with their names at their ends; ``marks`` are (x, y, text, colour), ``level`` is a dashed line with a text."""
+    """Curves with their names at their ends; ``marks`` are (x, y, colour), ``level`` is a dashed line with a text."""
     values = [value for line in series for value in line.values]
     low, high = span or (min(values), max(values))
     places = [place for line in series for place in line.places]
-    right = WIDTH - 30 - CHARACTER * max(len(line.name) for line in series)
-    x = Axis(min(places), max(places), 44, right)
-    y = Axis(low, high, TOP + height, TOP)
-    parts = [*_title(title, up), *_grid(x, y, across)]
+    right = WIDTH - 16 - CHARACTER * max(len(line.name) for line in series)
+    top = TOP + 22
+    x, y = Axis(min(places), max(places), 38, right, log), Axis(low, high, top + height, top)
+    parts = [_text(4, TOP + 8, up, "start", "quiet"), *_grid(x, y, across)]
     if level is not None:
         at, text, color = level
-        parts.append(f'<path class="line c{color}" stroke-dasharray="3 4" d="M44 {y.at(at):.1f}H{right:.1f}"/>')
+        parts.append(f'<path class="line c{color}" stroke-dasharray="3 4" d="M38 {y.at(at):.1f}H{right:.1f}"/>')
         parts.append(_text(right, y.at(at) - 7, text, "end", f"c{color} named"))
     ordered = sorted(series, key=lambda line: y.at(line.values[-1]))
     for line, place in zip(ordered, _apart([y.at(line.values[-1]) for line in ordered]), strict=True):
@@ -84,90 +131,158 @@ def lines(
         full = escape(f"{line.name}: {line.values[-1]:.1f} at the end")
         parts.append(f'<path class="line c{line.color}"{dash} d="{path}"><title>{full}</title></path>')
         parts.append(_text(right + 8, place + 4, line.name, "start", f"c{line.color} named"))
-    for at, value, text, color in marks:
-        parts.append(f'<circle class="mark c{color}" cx="{x.at(at):.1f}" cy="{y.at(value):.1f}" r="5"/>')
-        if text:
-            parts.append(_text(x.at(at) + 9, y.at(value) - 9, text, "start", f"c{color} named"))
-    return svg(title, parts, TOP + height + BOTTOM)
+    parts += [f'<circle class="mark c{color}" cx="{x.at(a):.1f}" cy="{y.at(b):.1f}" r="5"/>' for a, b, color in marks]
+    return _file(title, parts, top + height + BOTTOM)
 
 
-def intervals(title: str, rows: Sequence[Dot], *, across: str, zero: float | None = 0.0) -> str:
-    """A row for each value, with its interval and the number beside it."""
+def intervals(title: str, rows: Sequence[Dot], *, across: str, digits: int | None = None) -> str:
+    """A row for each value, with its interval and the number beside it, with a sign unless digits are asked for."""
     left = 16 + CHARACTER * max(len(row.name) for row in rows)
     ends = [end for row in rows for end in (row.low, row.high, row.value) if end is not None]
-    ends += [] if zero is None else [zero]
-    x = Axis(min(ends), max(ends), left, WIDTH - 64)
-    bottom = SHORT_TOP + ROW * len(rows)
-    parts = [*_title(title), *_below(x, SHORT_TOP - 6, bottom, across)]
-    if zero is not None:
-        parts.append(f'<path class="zero" d="M{x.at(zero):.1f} {SHORT_TOP - 6}V{bottom}"/>')
+    x = Axis(min(0.0, *ends), max(ends), left, RIGHT - 48)
+    bottom = TOP + ROW * len(rows)
+    parts = [*_below(x, TOP - 6, bottom, across), f'<path class="zero" d="M{x.at(0):.1f} {TOP - 6}V{bottom}"/>']
     for number, row in enumerate(rows):
-        y = SHORT_TOP + ROW * (number + 0.5)
+        y = TOP + ROW * (number + 0.5)
         parts.append(_text(left - 10, y + 4, row.name, "end"))
         if row.low is not None and row.high is not None:
             parts.append(f'<path class="line c{row.color}" d="M{x.at(row.low):.1f} {y:.1f}H{x.at(row.high):.1f}"/>')
-        parts.append(f'<circle class="solid c{row.color}" cx="{x.at(row.value):.1f}" cy="{y:.1f}" r="4.5"/>')
-        parts.append(_text(WIDTH - 8, y + 4, f"{row.value:+.1f}" if zero == 0 else f"{row.value:.1f}", "end", "quiet"))
-    return svg(title, parts, bottom + BOTTOM)
+        parts.append(f'<circle class="mark c{row.color}" cx="{x.at(row.value):.1f}" cy="{y:.1f}" r="4.5"/>')
+        parts.append(_text(RIGHT, y + 4, f"{row.value:+.1f}" if digits is None else f"{row.value:.{digits}f}", "end", "quiet"))
+    return _file(title, parts, bottom + BOTTOM)
 
 
-def dumbbells(title: str, rows: Sequence[tuple[str, Sequence[float]]], kinds: Sequence[tuple[str, int]], across: str) -> str:
-    """For each row several values on one line, each kind with a colour and a shape of its own."""
-    left = 16 + CHARACTER * max(len(name) for name, _ in rows)
-    values = [value for _, found in rows for value in found]
-    x = Axis(min(values), max(values), left, WIDTH - 20)
-    bottom = TOP + ROW * len(rows)
-    parts, at = [*_title(title)], 12.0
-    for number, (name, color) in enumerate(kinds):
-        parts += [_shape(at, 38, number, color, name), _text(at + 10, 42, name, "start", "quiet")]
-        at += 34 + CHARACTER * len(name)
-    parts += _below(x, TOP - 2, bottom, across)
-    for number, (name, found) in enumerate(rows):
-        y = TOP + ROW * (number + 0.5)
+def rows_of_marks(
+    title: str,
+    rows: Sequence[tuple[str, Sequence[Mark]]],
+    kinds: Sequence[Kind],
+    *,
+    across: str,
+    zero: bool = False,
+) -> str:
+    """For each row its values on one line, each kind with a colour and a shape; a row without values is a heading."""
+    left = 16 + CHARACTER * max(len(name) for name, marks in rows if marks)
+    values = [mark.value for _, marks in rows for mark in marks]
+    x = Axis(min([0.0, *values] if zero else values), max(values), left, RIGHT - 6)
+    legend, top = _legend(kinds)
+    bottom = top + ROW * len(rows)
+    parts = [*legend, *_below(x, top - 2, bottom, across)]
+    if zero:
+        parts.append(f'<path class="zero" d="M{x.at(0):.1f} {top - 2}V{bottom}"/>')
+    for number, (name, marks) in enumerate(rows):
+        y = top + ROW * (number + 0.5)
+        if not marks:
+            parts.append(f'<rect y="{y - ROW / 2 + 1:.1f}" width="{WIDTH}" height="{ROW - 2}" style="fill: var(--page)"/>')
+            parts.append(_text(4, y + 5, name, "start", "named"))
+            continue
         parts.append(_text(left - 10, y + 4, name, "end"))
-        parts.append(f'<path class="grid" d="M{x.at(min(found)):.1f} {y:.1f}H{x.at(max(found)):.1f}"/>')
-        for kind, value in enumerate(found):
-            parts.append(_shape(x.at(value), y, kind, kinds[kind][1], f"{name}, {kinds[kind][0]}: {value:.1f}"))
-    return svg(title, parts, bottom + BOTTOM)
+        ends = [x.at(mark.value) for mark in marks]
+        parts.append(f'<path class="zero" d="M{min(ends):.1f} {y:.1f}H{max(ends):.1f}"/>')
+        parts += [_shape(x.at(mark.value), y, mark.kind, kinds[mark.kind][1], mark.title) for mark in marks]
+    return _file(title, parts, bottom + BOTTOM)
 
 
-def scatter(title: str, points: Sequence[Point], *, across: str, up: str, height: float = 380) -> str:
-    """Points with intervals upwards, and the diagonal on which both values are equal."""
-    ends = [end for point in points for end in (point.x, point.y)]
-    low, high = min(ends) - 2, max(ends) + 2
-    x, y = Axis(low, high, 44, WIDTH - 20), Axis(low, high, TOP + height, TOP)
-    parts = [*_title(title, up), *_grid(x, y, across)]
-    parts.append(f'<path class="zero" d="M{x.start:.1f} {y.start:.1f}L{x.end:.1f} {y.end:.1f}"/>')
+def scatter(
+    title: str,
+    points: Sequence[Point],
+    kinds: Sequence[Kind],
+    *,
+    across: str,
+    up: str,
+    diagonal: bool = True,
+    log: bool = False,
+    height: float = 340,
+) -> str:
+    """Points with intervals upwards, and the diagonal on which both values are equal, unless the axes differ."""
+    legend, top = _legend(kinds) if len(kinds) > 1 else ([], float(TOP))
+    top += 22
+    ups = [end for point in points for end in (point.y, *((point.low, point.high) if diagonal else ())) if end is not None]
+    acrosses = [point.x for point in points]
+    margin = 0.03 * (max(ups) - min(ups))
+    low, high = min(ups) - margin, max(ups) + margin
+    if diagonal:
+        low, high = min(low, *acrosses), max(high, *acrosses)
+    y = Axis(low, high, top + height, top)
+    x = Axis(low, high, 38, RIGHT) if diagonal else Axis(min(acrosses) / 1.5, max(acrosses) * 1.5, 38, RIGHT - 90, log)
+    parts = [*legend, _text(4, top - 14, up, "start", "quiet"), *_grid(x, y, across)]
+    if diagonal:
+        parts.append(f'<path class="zero" d="M{x.start:.1f} {y.start:.1f}L{x.end:.1f} {y.end:.1f}"/>')
     for point in points:
-        at = x.at(point.x)
-        parts.append(f'<path class="bar c{point.color}" d="M{at:.1f} {y.at(point.low):.1f}V{y.at(point.high):.1f}"/>')
-        parts.append(_shape(at, y.at(point.y), point.color, point.color, point.title))
-    named = sorted((point for point in points if point.label), key=lambda point: -point.y)
-    for point, place in zip(named, _apart([y.at(point.y) for point in named]), strict=True):
-        end = x.at(point.x) > WIDTH / 2
-        parts.append(_text(x.at(point.x) + (-9 if end else 9), place + 4, point.label, "end" if end else "start"))
-    return svg(title, parts, TOP + height + BOTTOM)
+        at, color = x.at(point.x), kinds[point.kind][1]
+        if point.low is not None and point.high is not None:
+            parts.append(f'<path class="bar c{color}" d="M{at:.1f} {y.at(point.low):.1f}V{y.at(point.high):.1f}"/>')
+        parts.append(_shape(at, y.at(point.y), point.kind, color, point.title))
+    taken: list[tuple[float, float, float]] = []
+    for point in sorted((point for point in points if point.label), key=lambda point: -point.y):
+        at, wide = x.at(point.x), CHARACTER * len(point.label)
+        from_right = at + 9 + wide > WIDTH
+        left = at - 9 - wide if from_right else at + 9
+        near = [place for start, end, place in taken if start < left + wide and left < end]
+        place = max([y.at(point.y), *(one + 15 for one in near if one + 15 > y.at(point.y))])
+        taken.append((left, left + wide, place))
+        parts.append(_text(at - 9 if from_right else at + 9, place + 4, point.label, "end" if from_right else "start"))
+    return _file(title, parts, top + height + BOTTOM)
 
 
-def heat_map(title: str, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]) -> str:
-    """Cells from 0 to 100 with their number, darker where it is higher."""
-    left = 16 + CHARACTER * max(map(len, rows))
-    wide = (WIDTH - 10 - left) / len(columns)
-    parts = [*_title(title)]
-    parts += [_text(left + wide * (k + 0.5), TOP - 6, name, "middle", "quiet") for k, name in enumerate(columns)]
-    for number, (name, found) in enumerate(zip(rows, values, strict=True)):
-        y = TOP + ROW * number
-        parts.append(_text(left - 10, y + 16, name, "end"))
+def boxes(title: str, rows: Sequence[tuple[str, Sequence[float], float, int]], *, across: str) -> str:
+    """For each row five quantiles as whisker, box, median, box and whisker, and a number beside it."""
+    left = 16 + CHARACTER * max(len(name) for name, *_ in rows)
+    x = Axis(0, max(1.0, *(places[-1] for _, places, *_ in rows)), left, RIGHT - 48)
+    bottom = TOP + ROW * len(rows)
+    parts = _below(x, TOP - 2, bottom, across)
+    for number, (name, places, value, color) in enumerate(rows):
+        y = TOP + ROW * (number + 0.5)
+        low, first, middle, third, high = map(x.at, places)
+        parts.append(_text(left - 10, y + 4, name, "end"))
+        parts.append(
+            f'<g class="c{color}"><path class="line" d="M{low:.1f} {y:.1f}H{high:.1f}"/>'
+            f'<rect class="box" x="{first:.1f}" y="{y - 6:.1f}" width="{max(1.0, third - first):.1f}" height="12"/>'
+            f'<path class="line" d="M{middle:.1f} {y - 6:.1f}v12"/></g>'
+        )
+        parts.append(_text(RIGHT, y + 4, f"{value:.1f}", "end", "quiet"))
+    return _file(title, parts, bottom + BOTTOM)
+
+
+def heat_map(title: str, rows: Sequence[tuple[str, Sequence[float | None]]], columns: Sequence[str], *, across: str) -> str:
+    """Cells from 0 to 100 with their number, darker where it is higher; a row without values is a heading."""
+    left = 16 + CHARACTER * max(len(name) for name, found in rows if found)
+    wide = (RIGHT - left) / len(columns)
+    parts = [_text((left + RIGHT) / 2, TOP + 6, across, "middle", "quiet")]
+    parts += [_text(left + wide * (k + 0.5), TOP + 26, name, "middle", "quiet") for k, name in enumerate(columns)]
+    top = TOP + 34
+    for number, (name, found) in enumerate(rows):
+        y = top + ROW * number
+        parts.append(_text(left - 10, y + 17, name, "end") if found else _text(4, y + 17, name, "start", "named"))
         for k, value in enumerate(found):
             if value is not None:
-                box = f'x="{left + wide * k + 1:.1f}" y="{y + 1}" width="{wide - 2:.1f}" height="{ROW - 2}"'
-                parts.append(f'<rect class="heat c0" {box} fill-opacity="{0.04 + 0.006 * value:.2f}"/>')
-                parts.append(_text(left + wide * (k + 0.5), y + 16, f"{value:.0f}", "middle"))
-    return svg(title, parts, TOP + ROW * len(rows) + 12)
+                place = f'x="{left + wide * k + 1:.1f}" y="{y + 1}" width="{wide - 2:.1f}" height="{ROW - 2}"'
+                parts.append(f'<rect class="heat c0" {place} fill-opacity="{0.03 + 0.0055 * value:.2f}"/>')
+                parts.append(_text(left + wide * (k + 0.5), y + 17, f"{value:.0f}", "middle"))
+    return _file(title, parts, top + ROW * len(rows) + 12)
 
 
-def _title(title: str, up: str = "") -> list[str]:
-    return [_text(4, 18, title, "start", "title"), *([_text(4, 42, up, "start", "quiet")] if up else [])]
+def badge(name: str, value: str) -> str:
+    """A name and a value side by side, for the head of the README."""
+    left, right = (14 + CHARACTER * len(text) for text in (name, value))
+    parts = [
+        f'<rect width="{left:.0f}" height="22" style="fill: var(--box)"/>',
+        f'<rect x="{left:.0f}" width="{right:.0f}" height="22" style="fill: var(--agrees)"/>',
+        _text(left / 2, 15.5, name, "middle"),
+        _text(left + right / 2, 15.5, value, "middle"),
+    ]
+    return _written(f"{name}: {value}", parts, round(left + right), 22)
+
+
+def _legend(kinds: Sequence[Kind]) -> tuple[list[str], float]:
+    """Shapes and names below the title, in as many lines as they need, and where the plot begins."""
+    parts, at, y = [], 12.0, TOP
+    for number, (name, color) in enumerate(kinds):
+        wide = 30 + CHARACTER * len(name)
+        if at + wide > WIDTH + 10:
+            at, y = 12.0, y + 20
+        parts += [_shape(at, y, number, color, name), _text(at + 10, y + 4, name, "start", "quiet")]
+        at += wide
+    return parts, y + 16.0
 
 
 def _grid(x: Axis, y: Axis, across: str) -> list[str]:
@@ -179,19 +294,20 @@ def _grid(x: Axis, y: Axis, across: str) -> list[str]:
 
 
 def _below(x: Axis, top: float, bottom: float, across: str) -> list[str]:
-    parts = [f'<path class="grid" d="M{x.at(tick):.1f} {top}V{bottom}"/>' for tick in x.ticks()]
-    parts += [_text(x.at(tick), bottom + 16, f"{tick:g}", "middle", "quiet") for tick in x.ticks()]
-    return [*parts, _text((x.start + x.end) / 2, bottom + 34, across, "middle", "quiet")]
+    parts = [f'<path class="grid" d="M{x.at(tick):.1f} {top:g}V{bottom:g}"/>' for tick in x.ticks()]
+    parts += [_text(x.at(tick), bottom + 17, f"{tick:g}", "middle", "quiet") for tick in x.ticks()]
+    return [*parts, _text((x.start + x.end) / 2, bottom + 36, across, "middle", "quiet")]
 
 
 def _shape(x: float, y: float, kind: int, color: int, title: str) -> str:
-    """Circle, square, triangle, diamond, in turn."""
+    """Circle, square, triangle, diamond, cross, in turn."""
     path = (
         f"M{x - 4.5:.1f} {y:.1f}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
         f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
         f"M{x:.1f} {y - 5.5:.1f}l5.5 9.5h-11z",
         f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
-    )[kind % 4]
+        f"M{x - 1.2:.1f} {y - 5:.1f}h2.4v3.8h3.8v2.4h-3.8v3.8h-2.4v-3.8h-3.8v-2.4h3.8z",
+    )[kind % 5]
     return f'<path class="mark c{color}" d="{path}"><title>{escape(title)}</title></path>'
 
 
@@ -201,3 +317,20 @@ def _apart(places: Sequence[float], gap: float = 15.0) -> list[float]:
     for place in places:
         found.append(max(place, found[-1] + gap) if found else place)
     return found
+
+
+def _file(title: str, parts: Iterable[str], height: float) -> str:
+    page = f'<rect width="{WIDTH}" height="{math.ceil(height)}" style="fill: var(--page)"/>'
+    return _written(title, [page, _text(4, 18, title, "start", "title"), *parts], WIDTH, math.ceil(height))
+
+
+def _written(label: str, parts: Iterable[str], width: int, height: int) -> str:
+    """A file of its own, with the colours of the package's pages."""
+    css = resources.files("noiseproof.report").joinpath("style.css").read_text(encoding="utf-8")
+    light = re.search(r":root \{.*?\}", css, re.DOTALL)
+    dark = re.search(r"@media \(prefers-color-scheme: dark\) \{ :root \{.*?\} \}", css, re.DOTALL)
+    if light is None or dark is None:
+        raise ValueError("style.css must define its colours for light and dark")
+    colors = " ".join(f".c{k} {{ color: var(--c{k}); }}" for k in range(7))
+    text = _svg(label, [f"<style>{light[0]}\n{dark[0]}{STYLE}{colors}</style>", *parts], width, height)
+    return text.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" ', 1).replace("><", ">\n<") + "\n"

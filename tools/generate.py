@@ -11,17 +11,22 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import audit_record
+import choosing
+import decay_control
+import early_record
+import kernel_record
+import paper_record
+import rare_record
+import training_record
+import zoo_record
+from answers import answers
 from architecture import boxes_table, picture, walks, where_table
-from audit_record import audit_tables
-from choosing import a_on_cifar, choice_of_a, selection
 from differences import difference_lists
-from kernel_record import kernels, linear
 from manual import command_line, names
 from own_data import own_defaults
-from rare_record import rare_classes
-from record_charts import CHARTS, epochs_sentence, zoo_sentence
-from results import RESULTS, results
-from zoo_record import PLOTS, zoo_tables
+from results import PAGES
+from text_or_code import where_they_differ
 
 from noiseproof import functional, list_losses, paper
 from noiseproof.losses.base import Contract
@@ -102,7 +107,7 @@ def _literal(value: object) -> str:
 
 
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
-    ROOT / "README.md": {"zoo": zoo_sentence, "epochs": epochs_sentence},
+    ROOT / "README.md": {"zoo": zoo_record.readme_zoo, "epochs": early_record.epochs_sentence},
     DOCS / "reference" / "api" / "index.md": {"names": names.overview},
     DOCS / "explanation" / "architecture.md": {
         "boxes": boxes_table,
@@ -112,28 +117,55 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
         "train": lambda: walks()[1],
         "audit": lambda: walks()[2],
     },
-    DOCS / "how_to" / "audit.md": {"audit": audit_tables},
-    DOCS / "how_to" / "choosing.md": {
-        "selection": selection,
-        "a": choice_of_a,
-        "cifar": a_on_cifar,
-        "rare": rare_classes,
-    },
     DOCS / "reference" / "command_line.md": {"commands": command_line.reference},
     DOCS / "explanation" / "differences.md": {"differences": difference_lists},
+    DOCS / "how_to" / "fit.md": {"cost": zoo_record.fit_cost},
     DOCS / "reference" / "losses" / "index.md": {"losses": losses_table},
-    DOCS / "how_to" / "many_classes.md": {"linear": linear},
-    DOCS / "how_to" / "own_data.md": {"defaults": own_defaults},
-    DOCS / "speed.md": {"kernels": kernels},
-    DOCS / "zoo.md": {"zoo": zoo_tables},
+    PAGES / "index.md": {"answers": answers},
+    PAGES / "audit.md": {"answer": audit_record.audit_answer, "tables": audit_record.audit_tables},
+    PAGES / "choice_of_a.md": {
+        "answer": choosing.a_answer,
+        "digits": choosing.choice_of_a,
+        "cifar": choosing.a_on_cifar,
+    },
+    PAGES / "class_imbalance.md": {"answer": rare_record.imbalance_answer, "tables": rare_record.imbalance_tables},
+    PAGES / "defaults.md": {"tables": own_defaults},
+    PAGES / "early_stopping.md": {
+        "answer": early_record.early_answer,
+        "table": early_record.early_table,
+        "limits": zoo_record.early_stopping_limits,
+    },
+    PAGES / "fit.md": {"answer": zoo_record.fit_answer, "tables": zoo_record.fit_tables},
+    PAGES / "loss_or_decay.md": {"answer": decay_control.decay_answer, "control": decay_control.control},
+    PAGES / "paper.md": {
+        "answer": paper_record.paper_answer,
+        "counted": paper_record.counted_cells,
+        "tables": paper_record.paper_tables,
+        "text": where_they_differ,
+        "precision": paper_record.faithfulness,
+    },
+    PAGES / "selection.md": {"answer": choosing.selection_answer, "tables": choosing.selection},
+    PAGES / "speed.md": {
+        "answer": training_record.speed_answer,
+        "kernels": kernel_record.kernels,
+        "cpu": training_record.losses,
+        "linear": kernel_record.linear,
+        "training": training_record.speed_of_training,
+    },
 }
 """What stands between the marks of a name"""
 WRITTEN: dict[Path, Callable[[], str]] = {
-    RESULTS: results,
     PUBLISHED: published,
     CATALOGUE: catalogue,
-    **PLOTS,
-    **CHARTS,
+    **zoo_record.CHARTS,
+    **early_record.CHARTS,
+    **decay_control.CHARTS,
+    **paper_record.CHARTS,
+    **audit_record.CHARTS,
+    **choosing.CHARTS,
+    **rare_record.CHARTS,
+    **kernel_record.CHARTS,
+    **training_record.CHARTS,
     ROOT / "src" / "noiseproof" / "functional.pyi": stub,
 }
 

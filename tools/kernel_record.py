@@ -1,12 +1,30 @@
-"""What docs/speed.md has of the kernels and docs/how_to/many_classes.md of the linear head, from records/kernels_h200.jsonl."""
+"""docs/benchmarks/speed.md on the kernels and on the loss of a linear head, from records/kernels_h200.jsonl."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from results import _lines, _table
+import figures
+from figures import Mark, Point
+from results import FIGURES, folded, read_lines, table
 
-__all__ = ["kernels", "linear"]
+__all__ = ["CHARTS", "kernels", "kernels_answer", "linear"]
+
+FLOOR_KINDS = (("floor of two passes", 5), ("measured", 1), ("gradient in the forward pass", 0))
+SHOWN = {
+    "products": "matrix products alone",
+    "ours ce": "CE",
+    "ours jal-ce": "JAL-CE",
+    "recompute jal-ce": "JAL-CE, recompute",
+    "plain ce": "F.cross_entropy",
+    "compiled ce": "F.cross_entropy, compiled",
+    "plain jal-ce": "JAL-CE, plain",
+    "compiled jal-ce": "JAL-CE, compiled",
+    "liger ce": "Liger, CE",
+}
+"""Of the contestants in the plot of a linear head"""
 
 SHAPES = ((8192, 128256), (32768, 1000), (32768, 4096))
 WAYS = (
@@ -46,7 +64,7 @@ def kernels() -> str:
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
     head = ["kernels alone, bf16", "loss", "passes", "GB", "floor", "forward", "backward", "both", "in copies", "reached"]
     head.append("gradient in the forward pass, in copies")
-    parts = [
+    about = (
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
         "them once. The first pass reads them, the second reads them again and writes the gradient: three passes, with a floor "
         "of one and a half copies. The sums of ANL-CE and JAL-FL need the row's normaliser first, so the first pass reads a "
@@ -54,14 +72,51 @@ def kernels() -> str:
         "beyond as a fourth pass, of which a part may still be in the cache. From 27,000 classes on JAL-FL's comes from one "
         "reading. *Reached* is the floor over the time. With the gradient in the forward pass (`GradientInForward`) rows of "
         "64 to 256 kB are held in shared memory, read once and written once, a floor of one copy: what needs a row again, "
-        "ANL-CE's sum, masked classes or near ties, finds it there. Other rows and focal losses take the two passes.\n",
-        _table(head, _alone(alone)),
+        "ANL-CE's sum, masked classes or near ties, finds it there. Other rows and focal losses take the two passes."
+    )
+    steps = (
         f"Whole steps in milliseconds, of commit {then['commit']}, and the memory at their peak beyond what they begin with "
-        "(at 1,000 classes the gradient is in it). Up to some thousand classes the host is slower than the device.\n",
-        _table(["bf16, eager unless said", *shapes], _steps(lines)),
-        _small(runs),
-    ]
-    return "\n".join(parts)
+        "(at 1,000 classes the gradient is in it). Up to some thousand classes the host is slower than the device."
+    )
+    return "\n\n".join(
+        [
+            folded("The kernels alone", about, table(head, _alone(alone))),
+            folded("Whole steps", steps, table(["bf16, eager unless said", *shapes], _steps(lines))),
+            folded("Small batches", _small(runs)),
+        ]
+    )
+
+
+def kernels_answer() -> str:
+    """A step at a language model's vocabulary beside torch's own, and how near the kernels come to the floor."""
+    rows, classes = SHAPES[0]
+    _, lines = _latest(_runs(), "way", rows=rows, classes=classes)
+    wanted = {"rows": rows, "classes": classes, "dtype": "bfloat16"}
+    ours, theirs = (_found(lines, loss=loss, way=way, **wanted) for loss, way in (("jal-ce", "ours"), ("ce", "cross entropy")))
+    if ours is None or theirs is None:
+        return ""
+    reached = min(row[9] for row in _alone(_latest(_runs(), "kernel")[1]) if row[:2] == [f"{rows:,} x {classes:,}", "jal-ce"])
+    return (
+        f"A step of JAL-CE on {rows:,} x {classes:,} logits takes {ours['ms']:.2f} ms and {ours['peak_MiB']:,.0f} MiB, one of "
+        f"`F.cross_entropy` {theirs['ms']:.2f} ms and {theirs['peak_MiB']:,.0f} MiB (H200, bf16). Its kernels reach "
+        f"{reached} of "
+        "what the memory allows."
+    )
+
+
+def floor() -> str:
+    """What two passes over the logits cost, measured and at least, in copies of the logits."""
+    found: list[tuple[str, list[Mark]]] = []
+    before = ""
+    for shape, loss, passes, _, _, _, _, _, copies, _, once in _alone(_latest(_runs(), "kernel")[1]):
+        if shape != before:
+            found.append((f"{shape} logits", []))
+        before = shape
+        values = (int(passes) / 2, float(copies), float(once))
+        named = zip(values, FLOOR_KINDS, strict=True)
+        found.append((loss.upper(), [Mark(v, k, f"{loss}, {name}: {v:.2f}") for k, (v, (name, _)) in enumerate(named)]))
+    title, across = "Kernels against the memory floor, H200, bf16", "copies of the logits (read once, written once)"
+    return figures.rows_of_marks(title, found, FLOOR_KINDS, across=across)
 
 
 def linear() -> str:
@@ -81,16 +136,34 @@ def linear() -> str:
         rows.append([name, *cells])
     head = [part for n, d, k in shapes for part in (f"{n:,} x {d:,}, {k:,} classes", "MiB")]
     facts = latest[0][0] | {"commit": " and ".join(dict.fromkeys(facts["commit"] for facts, _ in latest))}
-    return (
-        f"{_where(facts)}, bf16: milliseconds of a step (in matrix products), and memory beyond inputs and gradients.\n\n"
-        + _table(["", *head], rows)
-    )
+    about = f"{_where(facts)}, bf16: milliseconds of a step (in matrix products), and memory beyond inputs and gradients."
+    return folded("Milliseconds and memory", about, table(["", *head], rows))
+
+
+def linear_plot() -> str:
+    """Time against memory of a step with the largest vocabulary."""
+    runs = _runs()
+    shape = max((line["classes"], line["rows"], line["width"]) for _, lines in runs for line in lines if "contestant" in line)
+    wanted = dict(zip(("classes", "rows", "width"), shape, strict=True))
+    _, lines = _latest(runs, "contestant", **wanted)
+    points = []
+    for key, name in CONTESTANTS.items():
+        if (line := _found(lines, contestant=key, **wanted)) is not None and key in SHOWN:
+            kind = int(key.startswith(("ours", "recompute")))
+            points.append(Point(line["extra_mib"], line["ms"], name, kind, label=SHOWN[key]))
+    title = f"A step of a linear head, {shape[1]:,} x {shape[2]:,}, {shape[0]:,} classes"
+    kinds = [("others", 0), ("noiseproof.linear_loss", 1)]
+    across, up = "MiB beyond inputs and gradients", "milliseconds, H200, bf16"
+    return figures.scatter(title, points, kinds, across=across, up=up, diagonal=False, log=True, height=240)
+
+
+CHARTS: dict[Path, Callable[[], str]] = {FIGURES / "speed_floor.svg": floor, FIGURES / "speed_linear.svg": linear_plot}
 
 
 def _runs() -> list[Run]:
     """What was measured together, each behind a line that says with what."""
     runs: list[Run] = []
-    for line in _lines("kernels_h200.jsonl"):
+    for line in read_lines("kernels_h200.jsonl"):
         if "device" in line:
             runs.append((line, []))
         else:
@@ -168,5 +241,5 @@ def _small(runs: list[Run]) -> str:
     return (
         f"Eager steps of small batches, of commit {facts['commit']}, in microseconds of the host, and how many of "
         f"`F.cross_entropy`'s. A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA "
-        f"graph{of}.\n\n" + _table(["batch", "F.cross_entropy", *HOST], rows)
+        f"graph{of}.\n\n" + table(["batch", "F.cross_entropy", *HOST], rows)
     )

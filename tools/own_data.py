@@ -1,11 +1,11 @@
-"""The table of docs/how_to/own_data.md: which defaults hold up, from records/own_defaults_cpu.jsonl."""
+"""docs/benchmarks/defaults.md: which defaults hold up, from records/own_defaults_cpu.jsonl."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import Any
 
-from results import _lines, _table, _where
+from results import folded, read_lines, table, where_measured
 
 __all__ = ["own_defaults"]
 
@@ -18,7 +18,7 @@ NAMES = {
 
 def own_defaults() -> str:
     """Means over the seeds; for other ways than the default, how far they are from it on the same seeds."""
-    lines = _lines(RECORD)
+    lines = read_lines(RECORD)
     runs = {(one["data"], one["loss"], one["way"], one["noise"], one["seed"]): one for one in lines}
     parts = []
     for data in dict.fromkeys(one["data"] for one in lines):
@@ -27,8 +27,9 @@ def own_defaults() -> str:
         rows = [
             [loss, way, *(_cell(runs, data, loss, way, noise) for noise in noises)] for loss, way in sorted(ways, key=_order)
         ]
-        parts.append(f"**{NAMES.get(data, data)}**, seeds {_seeds(lines, data)}\n\n" + _table(["loss", "way", *noises], rows))
-    return "\n\n".join([*parts, _where(lines)])
+        title = f"{NAMES.get(data, data)}, {_seeds(lines, data)} seeds"
+        parts.append(folded(title[0].upper() + title[1:], table(["loss", "way", *noises], rows)))
+    return "\n\n".join([*parts, where_measured(lines)])
 
 
 def _noise_order(noise: str) -> tuple[bool, bool, str]:

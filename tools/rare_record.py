@@ -1,35 +1,94 @@
-"""The table of docs/how_to/choosing.md on class imbalance, from records/rare_cpu.jsonl."""
+"""docs/benchmarks/class_imbalance.md: the recall of a minority class, from records/rare_cpu.jsonl."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from results import _lines, _table, _where
+import figures
+from results import FIGURES, folded, read_lines, table, where_measured
 
-__all__ = ["rare_classes"]
+__all__ = ["CHARTS", "imbalance_answer", "imbalance_tables"]
+
+RECORD = "rare_cpu.jsonl"
 
 
-def rare_classes() -> str:
+def imbalance_answer() -> str:
+    """The first paragraph of the page: how often each loss loses the minority class."""
+    lines = read_lines(RECORD)
+    said = []
+    for data in dict.fromkeys(one["data"] for one in lines):
+        of = [one for one in lines if one["data"] == data and one["way"] == "default"]
+        lost = {
+            loss: sum(one["rare_accuracy"] == 0 for one in of if one["loss"] == loss)
+            for loss in dict.fromkeys(one["loss"] for one in of)
+        }
+        runs = sum(one["loss"] == "ce" for one in of)
+        never = " and ".join(loss.upper() for loss, count in lost.items() if not count)
+        named = ", ".join(f"{loss.upper()} {count}" for loss, count in lost.items() if count)
+        said.append(
+            f"With {data} the minority class is never predicted in so many of {runs} runs each: {named}; {never} in none."
+        )
+    started = [one for one in lines if one["way"] != "default"]
+    kept = sum(one["rare_accuracy"] > 0 for one in started)
+    return (
+        f"**Under class imbalance robust losses may never predict the minority class; cross entropy predicts a part of it.** "
+        f"{' '.join(said)} After ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of "
+        f"{len(started)} runs."
+    )
+
+
+def imbalance_tables() -> str:
     """The share of a minority class's test examples that is predicted right, and how often none is."""
-    lines = _lines("rare_cpu.jsonl")
+    lines = read_lines(RECORD)
     parts = []
-    for data, noise in dict.fromkeys((one["data"], one["noise"]) for one in lines):
-        mine = [one for one in lines if (one["data"], one["noise"]) == (data, noise)]
+    for (data, noise), mine in _settings(lines):
         ratios = sorted({one["ratio"] for one in mine})
-        rows = [
-            [loss if way == "default" else f"{loss}, from cross entropy", *(_cell(mine, loss, way, at) for at in ratios)]
-            for loss, way in dict.fromkeys((one["loss"], one["way"]) for one in mine)
-        ]
-        named = f"{data}, {'no noise' if noise == 'none' else noise}"
-        parts.append(_table([named, *(f"{ratio:.0%}" for ratio in ratios)], rows))
+        rows = [[name, *(_cell(mine, loss, way, at) for at in ratios)] for (loss, way), name in _ways(mine)]
+        parts.append(folded(_named(data, noise), table([_named(data, noise), *(f"{ratio:.0%}" for ratio in ratios)], rows)))
     seeds = sorted({one["seed"] for one in lines})
     about = (
-        f"Seeds {seeds[0]} to {seeds[-1]}. Accuracy in % on the minority class's test examples, and in "
-        "brackets on all test examples, which are balanced; columns by its size relative to another class. "
-        "`benchmarks/rare_classes.py`; "
+        f"Seeds {seeds[0]} to {seeds[-1]}. The tables have the recall of the minority class in % and, in brackets, the "
+        "accuracy on "
+        f"all test examples, which are balanced. `benchmarks/rare_classes.py`; {where_measured(lines)}"
     )
-    return "\n".join([*parts, about + _where(lines)])
+    return "\n\n".join([*parts, about])
+
+
+def recalls(data: str) -> str:
+    """The recall of the minority class by loss and size, without noise and with it."""
+    rows: list[tuple[str, list[float | None]]] = []
+    lines = [one for one in read_lines(RECORD) if one["data"] == data]
+    ratios = sorted({one["ratio"] for one in lines})
+    for (_, noise), mine in _settings(lines):
+        rows.append(("no noise" if noise == "none" else noise.replace(":", " "), []))
+        for (loss, way), name in _ways(mine):
+            found = [[one for one in mine if (one["loss"], one["way"], one["ratio"]) == (loss, way, at)] for at in ratios]
+            rows.append((name, [100 * fmean(one["rare_accuracy"] for one in runs) if runs else None for runs in found]))
+    across = "size of the minority class relative to another"
+    return figures.heat_map(f"Recall of the minority class, {data}, %", rows, [f"{at:.0%}" for at in ratios], across=across)
+
+
+CHARTS: dict[Path, Callable[[], str]] = {
+    FIGURES / "imbalance_two.svg": lambda: recalls("two classes"),
+    FIGURES / "imbalance_ten.svg": lambda: recalls("ten classes"),
+}
+
+
+def _settings(lines: list[dict[str, Any]]) -> list[tuple[tuple[str, str], list[dict[str, Any]]]]:
+    keys = dict.fromkeys((one["data"], one["noise"]) for one in lines)
+    return [(key, [one for one in lines if (one["data"], one["noise"]) == key]) for key in keys]
+
+
+def _ways(lines: list[dict[str, Any]]) -> list[tuple[tuple[str, str], str]]:
+    keys = dict.fromkeys((one["loss"], one["way"]) for one in lines)
+    return [((loss, way), loss.upper() if way == "default" else f"{loss.upper()}, warm start") for loss, way in keys]
+
+
+def _named(data: str, noise: str) -> str:
+    return f"{data}, {'no noise' if noise == 'none' else noise}"
 
 
 def _cell(lines: list[dict[str, Any]], loss: str, way: str, ratio: float) -> str:

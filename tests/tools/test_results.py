@@ -1,4 +1,4 @@
-"""docs/results.md as it is written from records."""
+"""The pages under docs/benchmarks/ as they are written from records, and the plots."""
 
 import importlib
 from pathlib import Path
@@ -11,14 +11,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def results(monkeypatch):
+def tool(monkeypatch):
+    """A module of tools/ by its name."""
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    return importlib.import_module("results")
+    return importlib.import_module
 
 
 @pytest.fixture
-def kernel_record(results):
-    return importlib.import_module("kernel_record")
+def kernel_record(tool):
+    return tool("kernel_record")
 
 
 def timed(commit, protocol, seconds, way="fast path"):
@@ -27,18 +28,18 @@ def timed(commit, protocol, seconds, way="fast path"):
     return {**facts, "way": way, "environment": environment}
 
 
-def test_times_of_other_processes_stand_beside_those_above_also_where_these_are_of_several_commits(results):
+def test_times_of_other_processes_stand_beside_those_above_also_where_these_are_of_several_commits(tool):
     now = [timed("c", "cifar10", 9.0, way="eager"), timed("c", "cifar10", 0.2), timed("d", "cifar100", 1.1)]
     earlier = [timed(commit, *row) for commit in "ab" for row in (("cifar10", 0.25), ("cifar100", 1.0))]
-    rows = [line for line in results.before(now, earlier).splitlines() if line.startswith("| cifar")]
+    rows = [line for line in tool("training_record").before(now, earlier).splitlines() if line.startswith("| cifar")]
     assert rows == [
         "| cifar10 | bf16 | 1 | 0.250 | 0.250 | 0.200 | 25.0 % |",
         "| cifar100 | bf16 | 1 | 1.000 | 1.000 | 1.100 | 10.0 % |",
     ]
 
 
-def test_the_control_says_which_losses_have_not_been_trained_with_both_decays(results, tmp_path):
-    control = importlib.import_module("control")
+def test_the_control_says_which_losses_have_not_been_trained_with_both_decays(tool, tmp_path):
+    written, control = tool("decay_control").control, tool("control")
     decays = [{"l1": control.L1}, {"l2": control.L2}]
     recipes = [control.control_recipe("ce", "symmetric:0.8", 123, **decay) for decay in decays]
     recipes.append(control.control_recipe("jal-ce", "symmetric:0.8", 123, **decays[0]))
@@ -47,14 +48,14 @@ def test_the_control_says_which_losses_have_not_been_trained_with_both_decays(re
         {"recipe": one.as_dict(), "result": {"test_accuracy": share}} for one, share in zip(recipes, shares, strict=True)
     ]
     write_records(tmp_path / "r.jsonl", records)
-    text = results.control(tmp_path / "r.jsonl")
+    text = written(tmp_path / "r.jsonl")
     assert "| ce | 50.00 (1) | 20.00 (1) | +30.00 |" in text
     assert "Without results under both decays so far: jal-ce, nce+rce, nce+mae, anl-ce, nce+agce, gce:" in text
     assert "| jal-ce" not in text
 
 
-def test_the_control_says_which_part_of_a_lead_is_the_decay_and_what_diverged(results, tmp_path):
-    control = importlib.import_module("control")
+def test_the_control_says_which_part_of_a_lead_is_the_decay_and_what_diverged(tool, tmp_path):
+    written, control = tool("decay_control").control, tool("control")
 
     def run(loss, seed, share, status="finished", **decay):
         recipe = control.control_recipe(loss, "symmetric:0.8", seed, **decay).as_dict()
@@ -66,24 +67,24 @@ def test_the_control_says_which_part_of_a_lead_is_the_decay_and_what_diverged(re
     records += [run("gce", 124, 0.0, "diverged", **l1), run("gce", 124, 0.25, **l2), run("ce", 126, 0.9, **l2)]
     records += [run("ce", 124, 0.0, "diverged", **l1), run("ce", 123, 0.28, l1=1e-5)]
     write_records(tmp_path / "r.jsonl", records)
-    text = results.control(tmp_path / "r.jsonl")
+    text = written(tmp_path / "r.jsonl")
     assert "JAL-CE with L1 minus CE with L2: +44.00 points. Of these the decay gives +9.00 and the loss +35.00;" in text
     assert "| ce | L2 | +44.00 | +9.00 | +35.00 | +34.00 | +36.00 | 1 |" in text
     assert "| ce | 30.00 (1), 1 diverged | 20.00 (1) | +10.00 |" in text
-    assert "Without results under both decays so far: nce+rce, nce+mae, anl-ce, nce+agce, gce.\n" in text
+    assert "Without results under both decays so far: nce+rce, nce+mae, anl-ce, nce+agce, gce." in text
     assert "Diverged, and so without a result: ce with L1 5e-05 (seed 124), gce with L1 5e-05 (seed 124)." in text
     assert "| ce | 28.00 (1) | - | 30.00 (1), 1 diverged | - | - |" in text
     for line in (rows := [line for line in text.splitlines() if line.startswith("|")]):
         assert any(line.count("|") == other.count("|") for other in rows if "---" in other)
 
 
-def test_the_page_is_written_from_another_folder_of_records_too(results, tmp_path):
-    for file in (ROOT / "records").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    lines = (tmp_path / "reproduction.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "reproduction.jsonl").write_text("".join(lines[:9]), encoding="utf-8")
-    assert results.results(tmp_path) != results.results()
-    assert "repeated so far" in results.results(tmp_path)
+def test_the_page_on_the_paper_is_written_from_another_folder_of_records_too(tool, tmp_path):
+    paper = tool("paper_record")
+    for name in tool("results").REPEATED:
+        lines = (ROOT / "records" / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (tmp_path / name).write_text("".join(lines[:9]), encoding="utf-8")
+    assert paper.paper_tables(tmp_path) != paper.paper_tables()
+    assert "repeated so far" in paper.paper_answer(tmp_path)
 
 
 def of_kernels(commit, *lines):
@@ -116,7 +117,7 @@ def test_kernels_that_were_measured_again_stand_in_the_place_of_those_before_and
     lines = of_kernels("old", *alone(9.0), *alone(9.0, 32768, 1000), step("ours", 8192, 128256, 2.5))
     lines += of_kernels("old", {"launches": 3, "way": "ours"}, step("graph", 128, 10, 0.012), *host(kernel_record, 300.0))
     lines += of_kernels("heads", head(5, 40.0), head(6, 10.0)) + of_kernels("head", head(6, 20.0))
-    monkeypatch.setattr(kernel_record, "_lines", lambda name: lines)
+    monkeypatch.setattr(kernel_record, "read_lines", lambda name: lines)
     assert kernel_record.kernels().count("commit old") == 3
     lines += of_kernels("new", *host(kernel_record, 200.0), *alone(0.5), {"done": True})
     page = kernel_record.kernels()

@@ -10,7 +10,7 @@ of these. On the digits with 20 to 80 % wrong labels JAL-CE at the bound itself 
 ``USUAL_FACTOR`` times the bound it lost a few, and beyond ``USUAL_FACTOR`` times it gained little (benchmarks/auto_a.py,
 docs/how_to/choosing.md). A value above the paper's 30 is only chosen where 30 is less than ``MIN_FACTOR`` times the bound, the
 paper's own ratio for CIFAR-10 with 80 % noise, 30 to 9: towards an infinite ``a``, where AMSE is the mean absolute error,
-CIFAR-10 fell back (docs/results.md, NCE+MAE).
+CIFAR-10 fell back (docs/benchmarks/loss_or_decay.md, NCE+MAE).
 
 AMSE grows with ``a``. The other part of the loss, the learning rate and the regularisation were tuned for one strength, so
 ``beta`` is changed to keep it.
