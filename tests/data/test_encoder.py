@@ -111,25 +111,6 @@ def test_a_frame_of_image_paths_alone_is_a_data_set_of_images_and_one_with_numbe
         open_dataset(frame.assign(path=[*paths[1:], "gone.png"]), encoder="own_encoders:colours")
 
 
-def test_hugging_face_images_and_classes_are_read(folder):
-    datasets = pytest.importorskip("datasets")
-    paths = sorted(map(str, folder.rglob("*.png")))
-    bright = [int("bright" in path) for path in paths]
-    hf = datasets.Dataset.from_dict({"image": paths, "label": bright}).cast_column("image", datasets.Image())
-    hf = hf.cast_column("label", datasets.ClassLabel(names=["night", "day"]))
-    found = open_dataset(hf)
-    assert found.classes == ("day", "night")
-    assert [found.classes[k] for k in found.train.labels] == [("night", "day")[k] for k in bright]
-    hf.to_parquet("hf.parquet")  # which holds the files' bytes
-    for source in (hf, "hf.parquet"):
-        assert np.array_equal(
-            open_dataset(source, encoder="own_encoders:colours").train.inputs,
-            open_dataset(paths, label=bright, encoder="own_encoders:colours").train.inputs,
-        )
-    parts = open_dataset(hf.train_test_split(0.25, seed=0))
-    assert (len(parts.train), len(parts.test)) == (30, 10)
-
-
 def test_fit_train_audit_and_predict_take_an_encoder(folder):
     encoder = "own_encoders:colours"
     call("fit", "images", "--encoder", encoder, "--learners", "logistic-0.01,neighbours-40", "--out", "model")

@@ -98,3 +98,30 @@ def test_a_model_that_is_of_the_other_kind_is_one_sentence(mini_lm, vision_model
         open_dataset(np.zeros((4, 8, 8, 3), np.uint8), label=[0, 1, 0, 1], encoder=mini_lm)
     with pytest.raises(ValueError, match="Modality 'text' is not supported"):
         embed_data(["a text"], vision_model)
+
+
+def test_hugging_face_images_and_classes_are_read(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    (tmp_path / "own_encoders.py").write_text(
+        "import numpy as np\n"
+        "from noiseproof.data.images import as_pixels\n\n\n"
+        "def colours(images):\n"
+        "    return np.array([as_pixels(one).mean((0, 1)) for one in images])\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    draw, bright = np.random.default_rng(0), [k % 2 for k in range(40)]
+    paths = [str(tmp_path / f"{k}.png") for k in range(40)]
+    for path, light in zip(paths, bright, strict=True):
+        Image.fromarray(draw.integers(120 * light, 120 * light + 90, (6, 6, 3), np.uint8)).save(path)
+    hf = datasets.Dataset.from_dict({"image": paths, "label": bright}).cast_column("image", datasets.Image())
+    hf = hf.cast_column("label", datasets.ClassLabel(names=["night", "day"]))
+    found = open_dataset(hf)
+    assert found.classes == ("day", "night")
+    assert [found.classes[k] for k in found.train.labels] == [("night", "day")[k] for k in bright]
+    hf.to_parquet("hf.parquet")  # which holds the files' bytes
+    expected = open_dataset(paths, label=bright, encoder="own_encoders:colours").train.inputs
+    for source in (hf, "hf.parquet"):
+        assert np.array_equal(open_dataset(source, encoder="own_encoders:colours").train.inputs, expected)
+    parts = open_dataset(hf.train_test_split(0.25, seed=0))
+    assert (len(parts.train), len(parts.test)) == (30, 10)
