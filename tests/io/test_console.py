@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof.__main__ import main
+from noiseproof.audit.result import short_name
 from noiseproof.io.console import Console, console, echo, errors_reported, fail, printable
+from noiseproof.io.text import excerpt, without_controls
 
 HOSTILE = "a\x1b[31m\x9b2J\x07\u202eb\udcff"
 SHOWN = r"a\x1b[31m\x9b2J\x07\u202eb\udcff"
@@ -28,9 +30,31 @@ def printed(show, **options):
 def test_names_are_escaped_as_python_does_and_all_else_stays():
     assert printable(HOSTILE) == SHOWN
     assert printable("two\nlines\t\r\u2028") == r"two\nlines\t\r\u2028"
-    assert printable("two\nlines\t\r\u2028", lines=True) == "two\nlines\t\\r\\u2028"
+    assert without_controls("two\nlines\t\r\u2028", lines=True) == "two\nlines\t\\r\\u2028"
     fine = "ü ber [red]:cat:\\ 猫 a\u200db \U0001f408 é"
     assert printable(fine) == fine
+
+
+ALIKE = (
+    "a\nb",
+    "a\\nb",
+    "a\\\nb",
+    "a\\\\nb",
+    "a\x1bb",
+    "a\\x1bb",
+    "a\u202eb",
+    "a\\u202eb",
+    "a\\",
+    "a\\\\",
+    "C:\\data",
+    "C:\\new",
+)
+
+
+def test_no_two_names_are_shown_alike():
+    for show in (printable, excerpt, short_name):
+        assert len(set(map(show, ALIKE))) == len(ALIKE)
+    assert [without_controls(printable(name)) for name in ALIKE] == list(map(printable, ALIKE))  # as the console prints it
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from noiseproof.data.features import Features
 from noiseproof.data.frames import is_frame
 from noiseproof.data.opening import DataOptions
 from noiseproof.data.table import labels_of
-from noiseproof.io.text import and_more
+from noiseproof.io.text import and_more, printable
 from noiseproof.learners.catalog import default_learners
 from noiseproof.learners.crossfit import assign_folds, left_out
 from noiseproof.train import RunOptions
@@ -185,7 +185,7 @@ def _notes(plan: CrossValidationPlan) -> list[str]:
             ),
         ):
             if chosen.any():
-                names = [plan.task.classes[k] for k in np.flatnonzero(chosen)]
+                names = [printable(plan.task.classes[k]) for k in np.flatnonzero(chosen)]
                 found.append(f"classes {text}: {and_more(names, MAX_CLASSES_NAMED)}")
     return found
 

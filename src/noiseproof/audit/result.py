@@ -185,7 +185,7 @@ class Audit:
             rate, most = wrong[label] / max(given[label], 1), flagged[label] > MAX_FLAGGED_SHARE * given[label]
             one = ClassAudit(label, name, given[label], flagged[label], rate, expected[label], kept, rival, "", most)
             close = kept - others[label, rival] < CLOSE_SECOND
-            found.append(replace(one, warning=_warning(one, self.classes[rival] if close else None)))
+            found.append(replace(one, warning=_warning(one, short_name(self.classes[rival]) if close else None)))
         return tuple(found)
 
     @functools.cached_property

@@ -14,7 +14,7 @@ from noiseproof.audit.probabilities import audit_of
 from noiseproof.audit.result import Audit
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.dataset import check_classes
-from noiseproof.io.text import and_more
+from noiseproof.io.text import and_more, printable
 from noiseproof.learners.catalog import QUICK
 from noiseproof.learners.crossfit import CrossFit, Stage, crossfit
 
@@ -57,7 +57,7 @@ class LearntViews(NamedTuple):
         notes += [IMAGES_NOTE] if dataset.train.kind == "images" else []
         if alone := [dataset.classes[k] for k in np.flatnonzero(counts == 1)]:
             said = "classes with one example cannot be held out and learnt, so nothing is known of their label"
-            notes.append(f"{said}: {and_more(alone)}")
+            notes.append(f"{said}: {and_more(list(map(printable, alone)))}")
         agreement = float((decided == given).mean())
         facts: dict[str, Any] = {"classes": dataset.classes, "how": how, "fold": fold, "notes": tuple(notes)}
         found = audit_of(self.noise, given, agreement=agreement, **facts)

@@ -20,7 +20,6 @@ from noiseproof.io.console import (
     duration,
     errors_reported,
     fail,
-    printable,
     stoppable,
     warn,
 )
@@ -133,9 +132,9 @@ def _fitted(dataset: Dataset, out: Path, options: dict[str, Any], shown_on: Cons
 
 def _print_verdict(model: FittedModel, dataset: Dataset, data: str, out: Path) -> None:
     first, *rest = model.verdict.lines
-    console.print(f"[bold]{escape(printable(first))}[/]", soft_wrap=True)
+    console.print(f"[bold]{escape(first)}[/]", soft_wrap=True)
     for line in rest:
-        console.print(escape(printable(line)), soft_wrap=True)
+        console.print(escape(line), soft_wrap=True)
     notes = [*model.verdict.left_out, *model.verdict.notes]
     for text in notes[:MAX_WARNINGS]:
         warn(text)

@@ -153,7 +153,7 @@ def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, 
     console.print(result_line(record), soft_wrap=True)
     if not quiet:
         if by_class := class_line(record, task.classes):
-            console.print(escape(printable(by_class)), soft_wrap=True)
+            console.print(escape(by_class), soft_wrap=True)
         times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.phases().items())
         console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", soft_wrap=True)
         own = ["--model", record.recipe["model"]] if ":" in record.recipe["model"] else []
@@ -170,7 +170,7 @@ def class_line(record: Record, classes: Sequence[str]) -> str:
     many = len(shares) > MAX_CLASSES_PRINTED
     what = "weakest classes" if many else "by class"
     shown = sorted(shares)[:3] if many else shares
-    return f"{what}: " + ", ".join(f"{classes[k]} {100 * share:.1f} %" for share, k in shown)
+    return f"{what}: " + ", ".join(f"{printable(classes[k])} {100 * share:.1f} %" for share, k in shown)
 
 
 def result_line(record: Record) -> str:

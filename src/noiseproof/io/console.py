@@ -26,6 +26,7 @@ from typer.core import TyperGroup
 
 from noiseproof.io.text import duration as duration
 from noiseproof.io.text import printable as printable
+from noiseproof.io.text import without_controls
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
@@ -40,7 +41,7 @@ class Console(rich.console.Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         # What commands the terminal on purpose (bars, cursor) comes as segments marked as control.
         for segment in super().render(renderable, options):
-            clean = segment.text if segment.control else printable(segment.text, lines=True)
+            clean = segment.text if segment.control else without_controls(segment.text, lines=True)
             yield segment if clean is segment.text else Segment(clean, segment.style)
 
 
@@ -57,7 +58,7 @@ def say(*lines: str) -> None:
 
 def echo(text: str) -> None:
     """Print results as they are, for other programs to read, without control codes."""
-    typer.echo(printable(text, lines=True))
+    typer.echo(without_controls(text, lines=True))
 
 
 def fail(error: Exception | str) -> NoReturn:
@@ -67,14 +68,14 @@ def fail(error: Exception | str) -> NoReturn:
         text = f"{error.filename}: {error.strerror}"  # as all other errors begin, not [Errno 2]
     elif isinstance(error, OSError) and error.strerror and error.filename is None:  # of a stream, such as what is printed to
         text = error.strerror
-    message = printable(text or type(error).__name__)
+    message = without_controls(text or type(error).__name__)
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 
 
 def warn(text: str) -> None:
     """On stderr, also where only the result is wanted."""
-    Console(stderr=True).print(Text.assemble(("warning:", "bold yellow"), f" {printable(text)}"), soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("warning:", "bold yellow"), f" {without_controls(text)}"), soft_wrap=True)
 
 
 def drop_output() -> None:

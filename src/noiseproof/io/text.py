@@ -30,27 +30,40 @@ _ALL, _WITHIN_LINES = re.compile(UNPRINTABLE), re.compile(rf"(?![\n\t]){UNPRINTA
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
 """How a cell starts that a spreadsheet may evaluate; the apostrophe, so that no two texts become one"""
 INNER_FORMULA = re.compile(rf"([;,\t\"]\s*)(?=[{re.escape(''.join(FORMULA))}])")
-LIKE_ESCAPED = re.compile(r"\\(?=[\\abfnrtvxuUN0-7])")
-"""A backslash that printed text could have of an escaped character"""
+LIKE_ESCAPED = re.compile(rf"\\(?=[\\abfnrtvxuUN0-7]|{UNPRINTABLE})")
+"""A backslash that printed text could have of an escaped character, or before one"""
 QUOTED = re.compile('[",;\t\r\n]')
 
 
 def excerpt(text: object, most: int = 80) -> str:
-    """Text from a file as a message may print it: short, on one line, without control characters.
+    """Text from a file as a message may print it: short, on one line, without control characters, and no two texts alike.
 
     >>> excerpt("label\\x1b[2J"), excerpt("a" * 100, most=3)
     ('label\\\\x1b[2J', 'aaa...')
     """
     whole = text.decode("latin-1") if isinstance(text, bytes) else str(text)
     start = whole[:most] + ("..." if len(whole) > most else "")
-    return start if start.isprintable() else start.encode("unicode_escape").decode("ascii")
+    plain = start.isprintable() and (isinstance(text, Exception) or not LIKE_ESCAPED.search(start))  # an error has escaped it
+    return start if plain else start.encode("unicode_escape").decode("ascii")
 
 
-def printable(text: str, *, lines: bool = False) -> str:
-    r"""The text on one line, with ``UNPRINTABLE`` characters as Python would escape them; ``lines`` keeps line breaks and tabs.
+def printable(name: str) -> str:
+    r"""A name on one line, with ``UNPRINTABLE`` characters as Python would escape them.
 
-    >>> printable("a\x1b[31m\nb"), printable("é\u202e\udcff")
-    ('a\\x1b[31m\\nb', 'é\\u202e\\udcff')
+    No two names become one: a backslash that would look like an escaped character is doubled. So a name is made printable once,
+    and the text that contains it only goes through :func:`without_controls`.
+
+    >>> printable("a\x1b[31m\nb"), printable("é\u202e\udcff"), printable(r"a\nb"), printable(r"C:\data")
+    ('a\\x1b[31m\\nb', 'é\\u202e\\udcff', 'a\\\\nb', 'C:\\data')
+    """
+    return without_controls(LIKE_ESCAPED.sub(r"\\\\", name))
+
+
+def without_controls(text: str, *, lines: bool = False) -> str:
+    r"""The text of a message, with ``UNPRINTABLE`` characters escaped; ``lines`` keeps line breaks and tabs.
+
+    >>> without_controls("a\nb\x1b[2J"), without_controls("a\nb\x1b[2J", lines=True)
+    ('a\\nb\\x1b[2J', 'a\nb\\x1b[2J')
     """
     return (_WITHIN_LINES if lines else _ALL).sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -126,7 +139,7 @@ def cell(text: str) -> str:
     >>> cell("=HYPERLINK(1)"), cell("cat"), cell("x;=1+1"), cell("a\\nb") == cell("a\nb")
     ("'=HYPERLINK(1)", 'cat', "x;'=1+1", False)
     """
-    shown = INNER_FORMULA.sub(r"\1'", printable(LIKE_ESCAPED.sub(r"\\\\", text)))
+    shown = INNER_FORMULA.sub(r"\1'", printable(text))
     return f"'{shown}" if shown.startswith(FORMULA) else shown
 
 

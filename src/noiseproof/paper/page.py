@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noiseproof.comparison.paired import PairedRanking, rank_paired
-from noiseproof.io.text import printable
+from noiseproof.io.text import without_controls
 from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import (
     VERDICTS,
@@ -87,7 +87,7 @@ def paper_page(
         profile_sentences=describe_profiles(both, results),
         precision=precision,
     )  # fmt: skip
-    return printable(text, lines=True)  # a name in a record may have half a character, which cannot be written
+    return without_controls(text, lines=True)  # a name in a record may have half a character, which cannot be written
 
 
 def _sections(own: bool, noise: bool) -> dict[str, str]:

@@ -26,7 +26,7 @@ from noiseproof.audit.result import POSTERIOR_FILE, AuditSummary, percent, short
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
 from noiseproof.io.files import write_whole
-from noiseproof.io.text import cell, printable
+from noiseproof.io.text import cell, printable, without_controls
 from noiseproof.report import charts
 from noiseproof.version import __version__
 
@@ -97,10 +97,10 @@ def audit_page(
             **context,
             summary=AuditSummary(summary.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in summary.sentences]),
             title=short_name(title),
-            warnings=[printable(text) for text in listed[:MAX_WARNINGS]],
+            warnings=[without_controls(text) for text in listed[:MAX_WARNINGS]],
             further=len(listed) - MAX_WARNINGS,
-            facts={printable(key): printable(value) for key, value in (facts or {}).items()},
-            commands={text: printable(line) for text, line in (commands or {}).items()},
+            facts={printable(key): without_controls(value) for key, value in (facts or {}).items()},
+            commands={text: without_controls(line) for text, line in (commands or {}).items()},
             made=made,
         )
     )
@@ -129,7 +129,7 @@ def audit_context(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | 
         else None,
         "confusions": audit.confusions[:MAX_CONFUSIONS],
         "classes": sorted(classes, key=lambda each: each.label),
-        "class_warnings": [printable(each.warning) for each in audit.per_class],
+        "class_warnings": [without_controls(each.warning) for each in audit.per_class],
         "how": audit.how[:1].upper() + audit.how[1:],
         "suspects": found,
         "pairs": Counter(each.pair for each in found).most_common(),

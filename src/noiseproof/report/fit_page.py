@@ -15,7 +15,7 @@ from noiseproof.data import Dataset
 from noiseproof.fitting import FittedModel, Leader
 from noiseproof.fitting.verdict import ESTIMATES, SUFFERS
 from noiseproof.io.files import write_whole
-from noiseproof.io.text import printable
+from noiseproof.io.text import printable, without_controls
 from noiseproof.report.audit_page import MAX_EXAMPLES, MAX_SOURCES, MAX_WARNINGS, audit_context, page_templates
 from noiseproof.report.charts import Svg
 
@@ -55,8 +55,8 @@ def fit_page(
         verdict=verdict,
         title=short_name(verdict.data),
         headline=_headline(model),
-        lines=[printable(line).replace(" %", "\N{NO-BREAK SPACE}%") for line in verdict.sentences],
-        warnings=[printable(text) for text in verdict.notes[:MAX_WARNINGS]],
+        lines=[without_controls(line).replace(" %", "\N{NO-BREAK SPACE}%") for line in verdict.sentences],
+        warnings=[without_controls(text) for text in verdict.notes[:MAX_WARNINGS]],
         board=board,
         plain=None if verdict.plain is None else verdict.plain.name,
         compared=[("the model", verdict.model), *((line.description, line) for line in (verdict.plain,) if line is not None)],
@@ -66,8 +66,8 @@ def fit_page(
         found=recalls,
         low_recall=(sum(known) / max(len(known), 1)) - SUFFERS,
         metric=model.metric.replace("_", " "),
-        facts={printable(key): printable(value) for key, value in (facts or {}).items()},
-        commands={text: printable(line) for text, line in (commands or {}).items()},
+        facts={printable(key): without_controls(value) for key, value in (facts or {}).items()},
+        commands={text: without_controls(line) for text, line in (commands or {}).items()},
         made=made,
     )  # fmt: skip
 

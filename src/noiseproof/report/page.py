@@ -20,7 +20,7 @@ import numpy as np
 from noiseproof.comparison.paired import PairedRanking, Sample, rank_paired
 from noiseproof.data.registry import find_name
 from noiseproof.io.files import write_whole
-from noiseproof.io.text import command_options, printable
+from noiseproof.io.text import command_options, without_controls
 from noiseproof.losses import list_losses
 from noiseproof.noise import NoiseSpec
 from noiseproof.report import charts
@@ -331,7 +331,7 @@ class RunReport:
         text = template.render(
             **values, headline=self.headline, sections=there, date=self.date, sources=self.sources, own=comparisons(self.groups)
         )
-        return printable(text, lines=True)  # a name in a record may have half a character, which cannot be written
+        return without_controls(text, lines=True)  # a name in a record may have half a character, which cannot be written
 
     @property
     def headline(self) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.columns import ENCODER_VERSION
 from noiseproof.io.files import ReadError, write_whole
-from noiseproof.io.text import and_more, excerpt, read_json
+from noiseproof.io.text import and_more, excerpt, printable, read_json
 from noiseproof.train.network import loss_code_hash, model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import ClassCounts, Epoch, Predictions
@@ -366,7 +366,7 @@ def _never_predicted(task: TrainingData, last: Predictions, tested: ClassCounts 
     else:
         there, predicted = there & (tested.seen > 0), tested.predicted
     names = {int(k): task.classes[k] for k in np.flatnonzero(there & (predicted == 0))}
-    return [str(k) if name == str(k) else f"{k} ({name})" for k, name in names.items()]
+    return [str(k) if name == str(k) else f"{k} ({printable(name)})" for k, name in names.items()]
 
 
 def late_fall(epochs: Sequence[Epoch]) -> float:

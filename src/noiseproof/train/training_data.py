@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.data.columns import Table
 from noiseproof.io.files import checksum, find_file, label_hash
-from noiseproof.io.text import and_more, excerpt
+from noiseproof.io.text import and_more, excerpt, printable
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
@@ -311,9 +311,9 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
     if len(absent := np.setdiff1d(np.arange(len(task.classes)), own)):
         numbers = task.classes == tuple(map(str, range(len(task.classes))))
         why = " (labels count from 0; a gap is a class too)" if numbers else ""
-        yield f"no example to train on is of class {and_more([task.classes[k] for k in absent])}{why}"
+        yield f"no example to train on is of class {and_more([printable(task.classes[k]) for k in absent])}{why}"
     if task.test is not None and len(untested := np.setdiff1d(own, task.test.labels)):
-        names = and_more([task.classes[k] for k in untested])
+        names = and_more([printable(task.classes[k]) for k in untested])
         yield f"no example to test on is of class {names}: the test accuracy says nothing of it"
     if task.clean is not None and recipe.noise.startswith("labels:"):
         shares = [np.bincount(labels, minlength=len(task.classes)) / len(labels) for labels in (own, given)]
@@ -326,7 +326,7 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
     if task.soft_by_order:
         yield (
             f"{recipe.noise.removeprefix('labels:')} does not name its classes: its columns are taken for "
-            f"{and_more(task.classes)}, in this order; an array 'classes' beside 'posterior' names them"
+            f"{and_more(list(map(printable, task.classes)))}, in this order; an array 'classes' beside 'posterior' names them"
         )
     yield from rare_class_warnings(given, task.classes)
     yield from table_warnings(task.classes, task.table)
