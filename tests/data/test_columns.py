@@ -8,6 +8,7 @@ import pytest
 
 from noiseproof.data.columns import Column, TableEncoder, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import DataError
+from noiseproof.data.encoders import TEXT_FEATURES
 from noiseproof.data.frames import read_frame
 from tests.helpers.messy_table import messy_table
 
@@ -145,7 +146,7 @@ def test_the_state_is_json_and_arrays_and_gives_the_same_features():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda facts: facts.update(version=2),
+        lambda facts: facts.update(version=3),
         lambda facts: facts["encoders"][0].update(encoder="os.system"),
         lambda facts: facts["encoders"][0].update(scale="inf"),
         lambda facts: facts["encoders"][-1].pop("words"),
@@ -160,6 +161,14 @@ def test_a_damaged_or_crafted_state_is_one_sentence(damage):
     damage(facts)
     with pytest.raises(DataError):
         TableEncoder.from_state(facts, arrays)
+
+
+def test_what_an_earlier_version_fitted_is_read_and_that_of_a_later_one_is_not():
+    frame, _ = messy_table(300)
+    facts, arrays = TableEncoder(infer_columns(frame.drop(columns="churn"))).fit(frame).state()
+    assert len(TableEncoder.from_state({**facts, "version": 1}, arrays).encoders) == len(facts["encoders"])
+    with pytest.raises(DataError, match="by a later version of noiseproof, format 3"):
+        TableEncoder.from_state({**facts, "version": 3}, arrays)
 
 
 def test_arrays_of_another_shape_than_the_encoder_needs_are_refused():
@@ -199,3 +208,18 @@ def test_the_characters_of_texts_are_counted_word_by_word_as_scikit_learn_counts
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.data, expected.data)
     assert _character_counts(["", " "]).nnz == 0
+
+
+def test_texts_of_few_phrases_get_few_features_and_texts_of_many_words_keep_all():
+    draw = np.random.default_rng(0)
+    phrases = [f"{verb} {noun}" for verb in ("late", "broken", "fine") for noun in ("parcel", "screen")]
+    words = ["".join(draw.choice(list("abcdefghij"), 6)) for _ in range(300)]
+    frame = read_frame({"few": draw.choice(phrases, 500), "many": [" ".join(draw.choice(words, 9)) for _ in range(500)]})
+    encoder = TableEncoder(infer_columns(frame, {"few": "text"})).fit(frame)
+    few, many = ([name for name in encoder.feature_names if name.startswith(column)] for column in ("few", "many"))
+    assert len(few) < 10
+    assert len(many) == TEXT_FEATURES
+    found = encoder.transform(frame)
+    assert len(np.unique(found[:, : len(few)].round(4), axis=0)) == len(phrases)  # which are still told apart
+    halves = [encoder.transform(frame.iloc[rows]) for rows in (slice(0, 123), slice(123, None))]
+    assert np.array_equal(found, np.concatenate(halves))

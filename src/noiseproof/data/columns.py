@@ -22,16 +22,9 @@ from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import (
     ENCODERS,
     Encoder,
-    Frame,
     PretrainedColumn,
-    Series,
-    WideEncoder,
-    as_dates,
-    as_flags,
-    as_numbers,
-    as_text,
-    is_image_column,
 )
+from noiseproof.data.values import Frame, Series, as_dates, as_flags, as_numbers, as_text, is_image_column
 from noiseproof.io.files import DataError, write_whole
 from noiseproof.io.text import and_more, excerpt, parse_json, printable
 
@@ -63,8 +56,8 @@ LEFT_OUT = ("all different", "names the rows", "as asked", IMAGES_LEFT_OUT)
 """Why columns are left out that are no pixels either"""
 MAX_PIXEL_VALUES, ROWS_AT_ONCE = 256, 256
 """Different values that columns of one kind have at most, as pixels of eight bits do; and examples to count at a time"""
-ENCODER_VERSION = 1
-"""Another number when the same rows become other features"""
+ENCODER_VERSION = 2
+"""Another number when the same rows become other features; what earlier ones fitted is read"""
 FORMAT = "noiseproof columns"
 """The key of what a file of an encoder says of its columns"""
 MAX_STATE_CHARACTERS = 2**26
@@ -210,7 +203,7 @@ def _of_texts(values: Series, name: str, levels: int, all_different: bool) -> Co
     texts = as_text(values.dropna())
     if levels <= max(MAX_LEVELS, MAX_LEVEL_SHARE * len(texts)) and not all_different:
         return Column(name, "category", levels=levels)
-    words = float(texts.str.count(r"\S+").mean())
+    words = float(texts.iloc[:: max(1, len(texts) // SAMPLED_ROWS)].str.count(r"\S+").mean())
     if words >= MIN_TEXT_WORDS:
         return Column(name, "text")
     if all_different:
@@ -369,11 +362,7 @@ class TableEncoder:
         widths = [len(one.feature_names) for one in self.encoders]
         found = np.empty((len(frame), sum(widths)), np.float32)  # filled column by column: the parts together are as large
         for one, end, width in zip(self.encoders, np.cumsum(widths).tolist(), widths, strict=True):
-            part = found[:, end - width : end]
-            if isinstance(one, WideEncoder):
-                one.write(frame[one.name], part)
-            else:
-                part[:] = one.transform(frame[one.name])
+            one.write(frame[one.name], found[:, end - width : end])
         return found
 
     @property
@@ -423,7 +412,7 @@ class TableEncoder:
             DataError: If the state is not one that :meth:`state` returned.
         """
         try:
-            if facts["version"] != ENCODER_VERSION:
+            if facts["version"] not in range(1, ENCODER_VERSION + 1):
                 raise DataError(f"columns were encoded by a later version of noiseproof, format {facts['version']!r}")
             encoder = cls([Column(**column) for column in facts["columns"]], plain=bool(facts["plain"]))
             for k, one in enumerate(facts["encoders"]):

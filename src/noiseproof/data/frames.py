@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.embeddings import cache_folder
-from noiseproof.data.encoders import IMAGE_EXTENSIONS, NUMBER_TEXT, Frame, Series, as_text
+from noiseproof.data.values import IMAGE_EXTENSIONS, NUMBER_TEXT, Frame, Series, as_text
 from noiseproof.io.files import DataError, write_whole
 from noiseproof.io.text import excerpt
 

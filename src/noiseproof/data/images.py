@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles
-from noiseproof.data.encoders import IMAGE_EXTENSIONS
+from noiseproof.data.values import IMAGE_EXTENSIONS
 from noiseproof.io.files import DataError, ReadError, open_regular
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from noiseproof.data.dataset import (
     npz_arrays,
 )
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
-from noiseproof.data.encoders import IMAGE_EXTENSIONS
 from noiseproof.data.frames import (
     BINARY_SUFFIXES,
     LABEL_WORDS,
@@ -50,6 +49,7 @@ from noiseproof.data.table import (
     read_rows,
     read_table,
 )
+from noiseproof.data.values import IMAGE_EXTENSIONS
 from noiseproof.io.files import DataError, file_and_name
 from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.noise import CleanLabels, load_labels

@@ -26,7 +26,7 @@ from noiseproof.data.columns import (
 )
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.embeddings import Modality
-from noiseproof.data.encoders import Frame, PlainEncoder, Series, as_flags, as_text, is_image_column
+from noiseproof.data.encoders import PlainEncoder
 from noiseproof.data.frames import (
     LABEL_WORDS,
     PATH_WORDS,
@@ -40,6 +40,7 @@ from noiseproof.data.frames import (
     tidied,
 )
 from noiseproof.data.images import as_pixels
+from noiseproof.data.values import Frame, Series, as_flags, as_text, is_image_column
 from noiseproof.io.files import DataError, checksum, checksums
 from noiseproof.io.text import did_you_mean, excerpt
 
