@@ -209,6 +209,15 @@ def test_sparse_regularisation_grows_over_epochs():
     assert strengths == [2.0, 2.0, 6.0, 6.0, 18.0]
 
 
+def test_sparse_regularisation_has_the_digits_of_its_logits_whatever_it_was_cast_to():
+    logits, target = LOGITS.double(), TARGET
+    loss = SparseRegularization(temperature=0.7, lam=1.1, q=0.3, growth=1.07).to(torch.bfloat16)
+    loss.set_epoch(5)
+    p = torch.softmax(logits / 0.7, 1)
+    expected = F.cross_entropy(logits / 0.7, target) + 1.1 * 1.07**5 * (p**0.3).sum(1).mean()
+    torch.testing.assert_close(loss(logits, target), expected, rtol=1e-13, atol=0)
+
+
 def test_sparse_regularisation_can_normalise_as_published():
     unit = LOGITS / LOGITS.norm(dim=1, keepdim=True)
     first, second = SparseRegularization(normalize=True), SparseRegularization()

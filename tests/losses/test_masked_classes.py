@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.core import reference
+from noiseproof.core import reference, small
 from noiseproof.core.operation import statistics_of_rows
 from noiseproof.core.row_sums import plain_statistics
 from noiseproof.core.statistics import Statistic, every_label_statistics, row_statistics
@@ -80,7 +80,34 @@ def test_the_others_get_their_derivative_and_the_masked_class_none(name, soft):
         assert torch.autograd.gradcheck(of_left, kept)
     whole = gradient(loss, logits, target)
     torch.testing.assert_close(whole[:, left], torch.autograd.grad(of_left(kept), kept)[0])
-    assert float(whole[:, MASKS[classes]].abs().max()) < 1e-30
+    assert not whole[:, MASKS[classes]].any()
+
+
+@pytest.mark.parametrize("limit", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ON_LOGITS)
+def test_the_gradient_of_a_masked_class_is_exactly_0(name, dtype, limit, monkeypatch):
+    """Labels, class probabilities and smoothing; one class left, and classes that are far behind."""
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
+    for classes, scale in ((2, 1.0), (3, 30.0), (6, 1.0), (100, 30.0)):
+        logits, target = draw(6, classes, scale=scale, dtype=dtype)
+        out = torch.rand(logits.shape, generator=torch.Generator().manual_seed(classes)) < 0.4
+        out[0] = True
+        out[torch.arange(6), target] = False
+        logits[out] = -math.inf
+        soft = torch.softmax(logits.double(), 1)
+        for wanted, options in (
+            (target, {}),
+            (soft, {}),
+            (target, {"label_smoothing": 0.1}),
+            (target, {"label_smoothing": 1.0}),
+        ):
+            loss = build(name, classes, **options)
+            assert not gradient(loss, logits, wanted)[out].any(), (classes, options)
+            if wanted is target and not options and loss.needs is not None:
+                leaf = logits.clone().requires_grad_()
+                noiseproof.GradientInForward(loss)(leaf, target).backward()
+                assert not leaf.grad[out].any()
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -141,6 +168,21 @@ def test_smoothing_leaves_masked_classes_out():
     torch.testing.assert_close(noiseproof.NegativeLS(r=0.3, reduction="none")(logits, target), expected)
     soft = F.one_hot(target, 6).double()
     torch.testing.assert_close(noiseproof.CE(label_smoothing=0.3, reduction="none")(logits, soft), expected)
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 0.0, 1.0, 1.0, 3.0])])
+@pytest.mark.parametrize("name", EACH)
+def test_a_smoothing_of_1_leaves_nothing_of_the_label_even_if_it_is_masked(name, weight):
+    if name in RANDOM:
+        pytest.skip("draws anew for each label")
+    logits, _, left = masked(6)
+    loss = build(name, 6, label_smoothing=1.0, reduction="none", weight=weight).double()
+    each = build(name, 6, reduction="none", weight=weight).double()
+    expected = sum(call(each, logits, torch.full((6,), k)) for k in left) / 6
+    for label in (2, 0):
+        target = torch.full((6,), label)
+        torch.testing.assert_close(call(loss, logits, target), expected)
+        assert bool(torch.isfinite(gradient(loss, logits, target)).all())
 
 
 def test_rows_without_any_class_are_nan():

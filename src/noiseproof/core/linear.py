@@ -227,6 +227,13 @@ def _(grads: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest:
     return first, second, third
 
 
+@linear_statistics_backward.register_vmap
+def _(info: Any, in_dims: Sequence[Any], grads: Tensor, *rest: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """Of several gradients at once each takes its own pass."""
+    each = [linear_statistics_backward(g, *rest) for g in grads.movedim(in_dims[0], 0).unbind()]
+    return tuple([torch.stack(parts) for parts in zip(*each, strict=True)]), (0, 0, 0)
+
+
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.needs_key, ctx.dtype, ctx.chunk_bytes = inputs
     ctx.mark_non_differentiable(output[1])

@@ -42,6 +42,11 @@ class SmallPass(NamedTuple):
     """nll, log1m, then the row sums"""
 
 
+def floor(least: float) -> float:
+    """The smallest ``d``, which can be divided by: that of a row whose other classes are masked or too far behind to count."""
+    return math.exp(least)
+
+
 def fast_exp_(x: Tensor) -> Tensor:
     """``exp`` on a CPU, in place."""
     return x.mul_(LOG2_E).exp2_() if x.numel() > MIN_EXP2_SIZE and x.dtype == torch.float32 else x.exp_()
@@ -75,7 +80,7 @@ def first_pass(
     share: float = 1.0,
     place: Tensor | None = None,
 ) -> SmallPass:
-    """The statistics of ``z``, where no class is masked. Exponents below ``least`` count as it.
+    """The statistics of ``z``, where no class is masked. Exponentials of what is below ``least`` are 0.
 
     Without ``want_log1m`` there is nll in its place. Where no row sum is needed, ``share`` multiplies the gradient of
     the second pass, for nothing, and the exponentials are formed in ``place``.
@@ -86,12 +91,14 @@ def first_pass(
     own = shifted.gather(1, label)
     if needs:
         shifted.scatter_(1, label, 0.0)
-        e = shifted.clamp_min(least)
+        e = torch.threshold(shifted, least, -math.inf)
     else:
-        # Alone it is not divided by, and may underflow; of many that would take long.
-        e = shifted.clamp_min_(least) if want_log1m or z.numel() > MIN_EXP2_SIZE else shifted
+        # It may underflow; of many that would take long.
+        e = torch.threshold_(shifted, least, -math.inf) if z.numel() > MIN_EXP2_SIZE else shifted
     fast_exp_(e).scatter_(1, label, 0.0)
     odds = d = e.sum(1, keepdim=True)
+    if needs or want_log1m:
+        d.clamp_min_(floor(least))  # alone it is not divided by
     # log1p(D - 1), which is d where the label is the largest class; of two classes one has e = 1, the other is D - 1.
     above = torch.minimum(own.exp(), d) if others == 1 else own.expm1().add_(d)
     inverse = number(share, z.dtype) / (above + number(1.0, z.dtype))
@@ -110,7 +117,7 @@ def first_pass(
             powers = _powers(shifted, row_sum.exponent, least, label)
             value = powers.sum(1, keepdim=True).mul_(inverse**row_sum.exponent)
         elif row_sum.kind == "margin":
-            value = own - e.amax(1, keepdim=True).log_()
+            value = own - e.amax(1, keepdim=True).log_().clamp_min_(least)
         else:
             value = focal_terms(e, shifted, log_sum, row_sum).scatter_(1, label, 0.0).sum(1, keepdim=True)
         values.append(value)
@@ -134,7 +141,7 @@ def second_pass(grads: Sequence[Factor], done: SmallPass, needs: Sequence[RowSum
     if not wanted:
         return (done.e * slope).scatter_(1, done.label, at_label)
     if done.e.shape[1] == 2:
-        return _of_two_classes(wanted, done, at_label)
+        return _of_two_classes(wanted, done, at_label, least)
     return _Gradient(done, slope, at_label, least).of(wanted)
 
 
@@ -231,11 +238,11 @@ class _Gradient:
 
 def _powers(shifted: Tensor, q: float, least: float, label: Tensor) -> Tensor:
     """e^q, 0 at the label."""
-    return (q * shifted).clamp_min_(least).exp_().scatter_(1, label, 0.0)
+    return torch.threshold_(q * shifted, least, -math.inf).exp_().scatter_(1, label, 0.0)
 
 
-def _of_two_classes(wanted: _Wanted, done: SmallPass, at_label: Tensor) -> Tensor:
-    """The label's slope is made of products alone, and the two of a row add up to 0."""
+def _of_two_classes(wanted: _Wanted, done: SmallPass, at_label: Tensor, least: float) -> Tensor:
+    """The label's slope is made of products alone, and the two of a row add up to 0: both are 0 where one class is left."""
     p_y = done.own.exp().mul_(done.inverse)
     for row, row_sum, factor in wanted:
         if row_sum.kind == "nll":
@@ -245,6 +252,7 @@ def _of_two_classes(wanted: _Wanted, done: SmallPass, at_label: Tensor) -> Tenso
         else:
             slope = p_y * (0.0 if row_sum.kind == "margin" else focal_grad_at(_others_nll(done), row_sum))
         at_label = at_label + slope * factor
+    at_label = torch.where(done.d > floor(least), at_label, 0.0)
     return (-at_label).expand(-1, 2).scatter(1, done.label, at_label)
 
 

@@ -6,7 +6,7 @@ the usual call as one step, eager or compiled, in fused.py, and all else here, w
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack, cast
 
 import torch
@@ -25,6 +25,7 @@ from noiseproof.losses.fused import (
     fused_loss,
     keep_for_compiler,
     loss_call,
+    own_code,
     recorded_call,
 )
 from noiseproof.program import LossCall, Reduction
@@ -90,6 +91,9 @@ class RobustLoss(nn.Module):
 
     weight: Tensor | None
     _has_cache_key = False
+    _code_of: Callable[[Any], Any]
+    _code: Any
+    """The methods of the class as they were written, which a program stands for"""
     _cache_key: str | None = None
     """Class and plain attributes, where they are all that a loss is made of: what programs and compilers know it by"""
 
@@ -114,6 +118,8 @@ class RobustLoss(nn.Module):
         if isinstance(cls.needs, Statistic):
             raise TypeError(f"`needs` of {cls.__name__} must be a tuple; one of a single statistic ends in a comma")
         cls._has_cache_key = can_have_program(cls)
+        cls._code_of = own_code(cls)
+        cls._code = cls._code_of(cls)
         cls._is_recordable = RobustLoss._is_recordable  # type: ignore[method-assign]  # found there at once, with nothing to check on the way
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -270,6 +276,18 @@ class RobustLoss(nn.Module):
         loss.__dict__["_buffers"] = {**self._buffers, "weight": given.weight}
         return loss._by_autograd(logits, target)
 
+    def as_it_is(self) -> "RobustLoss":
+        """Return what stays as this loss is now, whatever is set in it or in its parts later.
+
+        Returns:
+            A copy with the same tensors; a loss of the user's own is returned itself, because it may keep what it likes.
+        """
+        if not self._has_cache_key:
+            return self
+        loss = copy.copy(self)
+        loss.__dict__ |= {"_buffers": {**self._buffers}, "_programs": None}
+        return loss
+
     def from_source(self, source: Logits, target: Tensor, shape: Sequence[int]) -> Tensor:
         """Compute the loss from a source of row statistics.
 
@@ -347,7 +365,9 @@ class RobustLoss(nn.Module):
             every, masked = self._every_label_of(source)
             every = every.masked_fill(masked, 0.0)
             smooth = (every if self.weight is None else every * self._class_weight(source.classes).to(every.dtype)).sum(1)
-            rows = (1 - self.label_smoothing) * rows + self.label_smoothing / source.classes * smooth
+            smooth = self.label_smoothing / source.classes * smooth
+            # Of a masked label the loss may be infinite, and infinity times nothing NaN.
+            rows = smooth if self.label_smoothing == 1 else (1 - self.label_smoothing) * rows + smooth
         return rows if ignored is None else rows.masked_fill(ignored, 0.0), total
 
     def _ignored(self, target: Tensor) -> Tensor | None:
@@ -471,6 +491,13 @@ class Sum(RobustLoss):
         for value in rest:
             total = total + value
         return total
+
+    def as_it_is(self) -> "Sum":
+        loss = copy.copy(self)
+        parts = nn.ModuleList([part.as_it_is() for _, part in self.terms])
+        loss.__dict__ |= {"coefficients": tuple(self.coefficients), "_buffers": {**self._buffers}, "_programs": None}
+        loss.__dict__["_modules"] = {**self._modules, "losses": parts}
+        return loss
 
     def constant(self, classes: int) -> float:
         return sum(c * loss.constant(classes) for c, loss in self.terms)

@@ -9,8 +9,10 @@ where a plain formula has 44. So a loss with a cache key is looked up by that ke
 """
 
 import copy
-from collections.abc import Hashable
+import inspect
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,7 +43,7 @@ def loss_call(loss: "RobustLoss", logits: Tensor, target: Tensor, recorded: bool
         return None
     weight = None if given is None else loss._class_weight(logits.shape[1]).contiguous()  # kernels read one after the other
     dtype = result_dtype(logits.dtype, formula.dtype, logits)
-    return LossCall(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, loss._recompute)
+    return LossCall(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, formula.loss._recompute)
 
 
 def fused_loss(loss: "RobustLoss", call: LossCall, logits: Tensor, target: Tensor) -> Tensor:
@@ -138,7 +140,9 @@ def programs_of(loss: Any) -> Programs:
 
 
 def _state(loss: Any) -> Any:
-    """What differs when something has been set in the loss or in a part of it since."""
+    """What differs when something has been set in the loss, in its class or in a part of it since."""
+    if is_patched(type(loss)):
+        return None
     cache_key = loss._cache_key
     if cache_key is None and loss._has_cache_key:  # a compiled function has set something
         cache_key = loss.__dict__["_cache_key"] = cache_key_of(loss)
@@ -168,13 +172,17 @@ def _formula(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
 def _traced(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
     keys, needs_key = needs_key_of(loss.needs)
     program = traced(lambda rows: loss.from_statistics(statistics_of(rows, keys, classes)), 2 + len(keys), dtype)
-    return None if program is None else Formula(program, needs_key, dtype)
+    if program is None:
+        return None
+    formula = Formula(program, needs_key, dtype)
+    formula.loss = loss.as_it_is()
+    return formula
 
 
 def signature(loss: Any) -> Hashable | None:
     """All that the values of a loss depend on; None if that is more than a program can stand for."""
     cls = type(loss)
-    if not loss._has_cache_key or loss.needs is None:
+    if not loss._has_cache_key or loss.needs is None or is_patched(cls):
         return None
     children = [child for child in loss._modules.values() if child is not None]
     tensors = [name for name, value in (*loss._buffers.items(), *loss._parameters.items()) if value is not None]
@@ -201,6 +209,18 @@ def signature(loss: Any) -> Hashable | None:
 def can_have_program(cls: Any) -> bool:
     """Whether losses of a class are made of nothing but what is set at their construction, as far as a class tells."""
     return cls.__module__.startswith(PACKAGE) and not cls.follows_training and "set_epoch" not in _own_methods(cls)
+
+
+def own_code(cls: Any) -> Callable[[Any], Any]:
+    """What looks up the methods that this package has written for a class, besides those of every loss."""
+    written = [base for base in cls.__mro__ if base.__module__.startswith(PACKAGE) and base.__module__ != f"{PACKAGE}base"]
+    names = {name for base in written for name, value in vars(base).items() if inspect.isfunction(value)}
+    return attrgetter(*sorted(names - {"__init__", "_is_recordable"} | {"from_statistics"}))
+
+
+def is_patched(cls: Any) -> bool:
+    """Whether a method of a class has been set since it was made: a program stands for the one that was."""
+    return cls._code_of(cls) != cls._code  # type: ignore[no-any-return]
 
 
 def cache_key_of(loss: Any) -> str:

@@ -329,7 +329,7 @@ class OGC(RobustLoss):
         if step % 32 == 0 and len(recent) == 4096:
             criterion.update(recent, lr=optimizer.param_groups[0]["lr"])
 
-    The threshold is in the state dict. Range [0, log(tau) + 1].
+    The threshold is in the state dict, in float32. Range [0, log(tau) + 1].
 
     Use it where the noise is not known and the loop can call :meth:`update`.
 

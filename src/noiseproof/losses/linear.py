@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from noiseproof.checks import check_integer
 from noiseproof.core.backends import backend_for
-from noiseproof.core.dispatch_state import has_dispatch_mode, is_transformed
+from noiseproof.core.dispatch_state import has_dispatch_mode, is_mapped, is_transformed, transforms_active
 from noiseproof.core.linear import Gradients, Products, chunk_budget, chunk_rows, linear_statistics, no_second_derivative
 from noiseproof.core.row_sums import accumulation_dtype
 from noiseproof.core.statistics import Logits, RowStatistics, Statistic, StatisticsLeaf, needs_key_of, statistics_of
@@ -286,7 +286,7 @@ def _weighted_rows(source: Linear, target: Tensor, criterion: RobustLoss, recomp
     if not every and not grads_in_forward:
         return criterion.weighted_rows(source, target)
     chunk_bytes = max(1, source.chunk_bytes // EVERY_LABEL_MATRICES) if every else source.chunk_bytes
-    task = _ChunkedLoss(target, source.keep, criterion, source.dtype, chunk_bytes, grads_in_forward)
+    task = _ChunkedLoss(target, source.keep, criterion.as_it_is(), source.dtype, chunk_bytes, grads_in_forward)
     rows, total = _ChunkedRows.apply(task, *inputs)  # type: ignore[no-untyped-call]
     return rows, total
 
@@ -366,6 +366,8 @@ class _ChunkedRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if is_mapped() or transforms_active():  # several gradients at once
+            return None, *_mapped_gradients(ctx.task, ctx.saved_tensors[2:], ctx.needs_input_grad[1:], grads[0])
         found, ctx.gradients, create_graph = ctx.gradients, None, torch.is_grad_enabled()
         with torch.no_grad():
             if found is not None:
@@ -377,6 +379,25 @@ class _ChunkedRows(torch.autograd.Function):
                 _, _, found = _run(ctx.task, inputs, ctx.needs_input_grad[1:], upstream)
         # Without this a derivative of them would be zero, and wrong.
         return None, *(_FirstGradient.apply(g.requires_grad_()) if create_graph and g is not None else g for g in found)  # type: ignore[no-untyped-call]
+
+
+def _mapped_gradients(
+    task: _ChunkedLoss, inputs: Sequence[Any], wanted: Sequence[bool], upstream: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs under a vmap over ``upstream``, by operations that it maps, with all logits together."""
+    if len(inputs) > 3:
+        way = "use criterion(F.linear(hidden, weight, bias), target)"
+        raise TypeError(f"linear_loss gives no several gradients at once (is_grads_batched) to a loss with parameters; {way}")
+
+    def losses(*given: Tensor) -> Tensor:
+        rows, _ = task.criterion.weighted_rows(Logits(F.linear(*[t.to(task.dtype) for t in given])), task.target)
+        return rows.sum() if task.grads_in_forward else rows
+
+    with torch.autocast(inputs[0].device.type, enabled=False):
+        _, pull, *_ = torch.func.vjp(losses, *[t.detach() for t in inputs if t is not None])
+        found = iter(pull(_finite_scale(upstream, task)))
+    gradients = [None if t is None else next(found) for t in inputs]
+    return tuple([g if w else None for g, w in zip(gradients, wanted, strict=True)])
 
 
 def _share(task: _ChunkedLoss) -> Tensor:

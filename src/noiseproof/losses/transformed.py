@@ -246,9 +246,10 @@ class SparseRegularization(_TransformedLoss):
         self.every = check_integer("every", every, at_least=1)
         self.q, self.normalize = q, normalize
         self.penalty = _PowerSum(q=q)
-        # A tensor, so that a compiled or captured step sees a new value without being compiled again.
-        self.strength: Tensor
-        self.register_buffer("strength", torch.tensor(self.lam), persistent=False)
+        # A tensor, so that a compiled or captured step sees a new value without being compiled again; of an integer dtype, so
+        # that lambda has the digits of the logits, whatever the loss is cast to.
+        self.steps: Tensor
+        self.register_buffer("steps", torch.tensor(0), persistent=False)
 
     def set_epoch(self, epoch: int) -> None:
         """Set lambda for an epoch.
@@ -257,18 +258,26 @@ class SparseRegularization(_TransformedLoss):
             epoch: The epoch, counted from 0.
         """
         super().set_epoch(epoch)
-        self.strength.fill_(self.lam * self.growth ** (epoch // self.every))
+        self.steps.fill_(epoch // self.every)
+
+    @property
+    def strength(self) -> Tensor:
+        """Lambda, as it is in this epoch."""
+        return self._strength(torch.float64)
+
+    def _strength(self, dtype: torch.dtype) -> Tensor:
+        return self.lam * torch.pow(self.growth, self.steps.to(dtype))
 
     def change(self, logits: Tensor) -> Tensor:
         return (logits / row_norm(logits).clamp_min(1e-12) if self.normalize else logits) / self.temperature
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         changed = self.changed(logits)
-        return self.base.rows(changed, target) + self.strength * self.penalty.rows(changed, target)
+        return self.base.rows(changed, target) + self._strength(changed.dtype) * self.penalty.rows(changed, target)
 
     def every_label(self, logits: Tensor) -> Tensor:
         changed = self.changed(logits)
-        return self.base.every_label(changed) + self.strength * self.penalty.every_label(changed)
+        return self.base.every_label(changed) + self._strength(changed.dtype) * self.penalty.every_label(changed)
 
 
 @register(

@@ -120,6 +120,8 @@ class Formula:
         self.with_grads, self.alone = compiled(program, dtype), compiled(program.without_grads(), dtype)
         self.kernels: dict[str, Any] = {}
         """What backends have made of it"""
+        self.loss: Any = None
+        """The loss with this program, which nothing changes"""
 
 
 class LossCall(NamedTuple):
