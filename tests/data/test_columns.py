@@ -1,6 +1,7 @@
 """What the columns of a table are, and their encoding: fitted on training rows and kept without code."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from noiseproof.data.columns import Column, TableEncoder, find_label_copies, inf
 from noiseproof.data.dataset import DataError
 from noiseproof.data.encoders import TEXT_FEATURES
 from noiseproof.data.frames import read_frame
+from noiseproof.data.values import as_numbers
 from tests.helpers.messy_table import messy_table
 
 
@@ -38,13 +40,48 @@ def test_numbers_are_read_as_people_write_them():
         comma=["1,5", "2", "3,25"],
         thousands=["1,234", "12", "1,234,567.5"],
         word=["1", "2", "three"],
+        price=["$1.50", "-$2", "3"],
+        euro=["1.234,50 €", "3,00 €", "7 €"],
+        share=["12 %", "7%", "100 %"],
+        space=["1 234", "12", "1\u00a0234\u202f567,5"],
     )
     assert found == {
         "point": "point number",
         "comma": "comma number",
         "thousands": "thousands number",
         "word": "word category, 3 values",
+        "price": "price number",
+        "euro": "euro number",
+        "share": "share number",
+        "space": "space number",
     }
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["$1.50", "-$2", "+3", "$1,234.5"], [1.5, -2, 3, 1234.5]),
+        (["12 %", "7%", "-100 %"], [12, 7, -100]),
+        (["1.234,50 €", "3 €", "7,5€"], [1234.5, 3, 7.5]),
+        (["1 234", "1\u00a0234\u202f567,5", "1'000"], [1234, 1234567.5, 1000]),
+    ],
+)
+def test_units_and_separators_of_numbers_are_read(cells, found):
+    assert as_numbers(pd.Series(cells)).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [("12 %", "0.12"), ("$1.50", "€1.50"), ("1,234.50", "1.234,50"), ("$3", "3 dollars"), ("1,234", "n.a."), ("5", "5$3")],
+)
+@pytest.mark.parametrize("count", [1, 25])
+def test_numbers_in_several_notations_are_named_with_column_and_row_and_not_a_category(usual, other, count):
+    if count > 1 and pd.isna(as_numbers(pd.Series([other]))[0]):
+        count = 2
+    cells = [usual] * (60 - count) + [other] * count
+    message = rf"'price' is a column of numbers, except '{re.escape(other)}' in row {61 - count}\b.* like '{re.escape(usual)}'"
+    with pytest.raises(DataError, match=message):
+        infer_columns(read_frame({"price": cells, "age": range(60)}))
 
 
 def test_a_few_words_in_a_column_of_numbers_are_an_error_with_their_rows():

@@ -8,7 +8,8 @@ import pytest
 
 from noiseproof.data.columns import TableEncoder, infer_columns
 from noiseproof.data.dataset import DataError
-from noiseproof.data.frames import read_frame, read_labels
+from noiseproof.data.frames import read_frame
+from noiseproof.data.labels import read_labels
 from tests.helpers.messy_table import messy_table
 
 
@@ -91,8 +92,10 @@ def test_words_that_mean_missing(word, tmp_path):
     [
         ("", "the file is empty"),
         ("a,b\n", "no rows"),
-        ("a,b\n1,2\n3\n", r"Row #3: Expected 2 columns, got 1"),
-        ("a,b\n1,2\n3,4,5\n", r"Row #3: Expected 2 columns, got 3"),
+        ("a,b\n1,2\n3\n", r"t\.csv:3: 1 cell, and there are 2 columns: there is none for column 'b'$"),
+        ("a,b\n1,2\n\n3,4,5\n", r"t\.csv:4: 3 cells, and there are 2 columns: '5' is beyond the last; quote cells that"),
+        ('a,b\n"1\n1",2\n3\n', r"t\.csv:4: 1 cell, and there are 2 columns"),
+        ('a,b\n1,2\n"3,4\n5,6\n', r"t\.csv:3: 1 cell, .* for column 'b'; is a quote not closed\?"),
         ("a,b\nkg,m\n1,2\n3,4\n5,6\n", "t.csv:2: a second line of names below the header"),
         ("a,b\n1\0,2\n", "NUL bytes"),
     ],
@@ -100,6 +103,17 @@ def test_words_that_mean_missing(word, tmp_path):
 def test_what_cannot_be_read_is_named_with_its_place(text, message, tmp_path):
     with pytest.raises(DataError, match=message):
         read_frame(written(tmp_path, text))
+
+
+def test_words_far_below_numbers_are_named_as_those_near_the_top_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("noiseproof.data.csv_files.BLOCK_BYTES", 2000)
+    lines = [f"{k},{k % 7}.5,{k % 2}" for k in range(2000)]
+    lines[1500], lines[1700] = "three,1.5,0", "1700,,x"
+    frame = read_frame(written(tmp_path, "\n".join(["a,b,y", *lines])))
+    assert frame["a"].iloc[1499:1502].tolist() == ["1499", "three", "1501"]
+    assert frame["y"].iloc[1700] == "x"
+    with pytest.raises(DataError, match=r"'a' is a column of numbers, except 'three' in row 1501"):
+        infer_columns(frame)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather", "t.jsonl"])
@@ -159,7 +173,7 @@ def test_a_file_must_not_become_vastly_more_than_it_is(tmp_path, monkeypatch):
     parquet.write_table(pa.table({"a": zeros, "y": zeros}), tmp_path / "bomb.parquet")
     with pytest.raises(DataError, match=r"bomb\.parquet: 120000000 cells in a file of \d+ bytes"):
         read_frame(tmp_path / "bomb.parquet")
-    monkeypatch.setattr("noiseproof.data.frames.MIN_UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr("noiseproof.data.csv_files.MIN_UNPACKED_BYTES", 2**20)
     with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
         file.write(b"a,y\n" + b"1,2\n" * 2**20)
     with pytest.raises(DataError, match=r"bomb\.csv\.gz: unpacks to more than 100 times its size"):

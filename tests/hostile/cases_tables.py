@@ -243,7 +243,7 @@ TEXTS: dict[str, tuple[bytes, object]] = {
     "a zero byte far away": (b"a,y\n" + b"1,0\n2,1\n" * 10**5 + b"\0,1\n", r"NUL bytes|row"),
     "quotes that are not closed": (b'a,y\n"1,0\n' + b"2,1\n" * 999, r"t\.csv"),
     "a quote within a cell": (b'a,b,y\n1,x"y,0\n2,z,1\n' * 1, ACCEPTED),
-    "rows of other lengths": (b"a,b,y\n1,2,0\n1,2\n1,2,1\n", r"Row #3: Expected 3 columns, got 2"),
+    "rows of other lengths": (b"a,b,y\n1,2,0\n1,2\n1,2,1\n", r"t\.csv:3: 2 cells, and there are 3 columns"),
     "a longer row far away": (b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 10**4 + b"1,2,3,4\n", r"20002"),
     "several names of one kind": (b"a,a,a,y\n1,2,5,0\n3,4,1,1\n", ACCEPTED),
     "Latin-1 beyond what is sniffed": (b"a,y\n" + b"x,0\nz,1\n" * 10**5 + b"\xe9\xe8,1\n", ACCEPTED),

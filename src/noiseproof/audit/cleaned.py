@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import DataError, Dataset, ImageFiles, Labels, Table, read_labels
-from noiseproof.data.frames import BINARY_SUFFIXES, BLOCK_BYTES, raw_frame, sniffed, suffix_of, tidied
+from noiseproof.data.csv_files import BLOCK_BYTES, sniffed
+from noiseproof.data.frames import BINARY_SUFFIXES, raw_frame, suffix_of, tidied
 from noiseproof.data.lists import is_name
 from noiseproof.data.opening import TEXT_SUFFIXES
 from noiseproof.data.values import Frame

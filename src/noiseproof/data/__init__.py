@@ -37,8 +37,9 @@ from noiseproof.data.dataset import (
 )
 from noiseproof.data.describe import DataSummary, describe
 from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder, report_progress
-from noiseproof.data.frames import Labels, read_frame, read_labels
+from noiseproof.data.frames import read_frame
 from noiseproof.data.images import load_image_folder, read_image
+from noiseproof.data.labels import Labels, read_labels
 from noiseproof.data.lists import load_list
 from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, open_dataset, open_unlabelled
 from noiseproof.data.registry import NamedDataset, register_dataset

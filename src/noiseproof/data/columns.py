@@ -188,7 +188,8 @@ def _of_values(values: Series, name: str, levels: int) -> Column:
     some = values.dropna().iloc[:: max(1, present // SAMPLED_ROWS)]
     if 2 * as_numbers(some).notna().sum() >= len(some):
         numbers = as_numbers(values)
-        if numbers.notna().sum() >= MIN_PARSED_SHARE * present:
+        others = as_numbers(values[values.notna() & numbers.isna()])  # in another notation
+        if numbers.notna().sum() + others.notna().sum() >= MIN_PARSED_SHARE * present:
             _check_parsed(values, numbers, name, "number")
             return _of_values(numbers, name, int(numbers.nunique()))
     if isinstance(kind, pd.CategoricalDtype):
@@ -217,9 +218,10 @@ def _check_parsed(values: Series, parsed: Series, name: str, kind: str) -> None:
     if len(strange):
         rows = ", ".join(f"{values.iloc[k]!r:.60} in row {k + 1}" for k in strange[:MAX_NAMED_ROWS])
         more = f" ({len(strange)} in all)" if len(strange) > MAX_NAMED_ROWS else ""
+        alike = values[parsed.notna()].iloc[0]
         raise DataError(
-            f"column {name!r} is a column of {kind}s, except {rows}{more}; correct these, leave them empty, "
-            f"or read the column as another kind: --columns {excerpt(name)}=category"
+            f"column {name!r} is a column of {kind}s, except {rows}{more}; correct these to be like {alike!r:.60}, leave them "
+            f"empty, or read the column as another kind: --columns {excerpt(name)}=category"
         )
 
 

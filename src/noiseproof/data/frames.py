@@ -6,26 +6,22 @@ installed; neither is required.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
 import math
 import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from noiseproof.data.csv_files import BLOCK_BYTES, MAX_COLUMNS, distinct, read_csv
 from noiseproof.data.embeddings import cache_folder
-from noiseproof.data.values import IMAGE_EXTENSIONS, NUMBER_TEXT, Frame, Series, as_text
+from noiseproof.data.values import IMAGE_EXTENSIONS, MISSING_LABELS, MISSING_WORDS, Frame, Series
 from noiseproof.io.files import DataError, write_whole
-from noiseproof.io.text import excerpt
+from noiseproof.io.text import all_lines, check_nesting, excerpt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,49 +29,17 @@ if TYPE_CHECKING:
 
 BINARY_SUFFIXES = (".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
 TABLE_SUFFIXES = (".csv", ".tsv", *BINARY_SUFFIXES)
-MISSING_LABELS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "?", "#N/A")
-"""Cells that mean that there is no value, also where they are labels"""
-MISSING_WORDS = (*MISSING_LABELS, "na", "None", "none", "-", "missing")
-"""Cells that mean that there is no value, where they are no labels: a class may be called none"""
-PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
-LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
-"""What columns of paths and of labels are called, in lower case"""
-SNIFFED_BYTES, SNIFFED_ROWS, MIN_SNIFFED_LINES = 2**18, 50, 3
-"""How much of a CSV file says its encoding, its separator and whether it has a header"""
-SEPARATORS = ",;\t|"
-NAME_TEXT = re.compile(r"[^\W\d]")
-"""How a name of a column begins where others are numbers"""
-MIN_ROWS_BELOW = 3
-"""Rows of numbers below a line of words that make it a second header"""
-MAX_CLASS_SHARE = 0.1
-"""More classes than this share of the rows is a question whether the label is a regression target"""
-MIN_QUESTIONED_CLASSES = 20
-MAX_WHOLE_LABEL = 2**53
-"""Beyond it not every whole number is a float"""
-MAX_COLUMNS = 100_000
 MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE = 10**8, 100
 """Of a Parquet file: a constant column of any length takes some bytes"""
 MAX_ROW_GROUPS, MIN_GROUP_ROWS = 10_000, 1000
 """Of a Parquet file: so many groups, or larger ones; a group takes as much to read as thousands of rows"""
 READ_PARTS = 20
 """In how many parts the columns of a Parquet file are decoded"""
-MAX_DEPTH = 100
-"""Of brackets in JSON"""
 MAX_CATEGORY_CHARACTERS = 2**30
 """Of the texts of a category, one for each row"""
-MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO = 2**26, 100
-"""Of a .gz file: text becomes up to about thirty times as much"""
-BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-BLOCK_BYTES = 2**24
-"""Of a CSV file that are read at a time; no row may be longer"""
-
-
-OPENING = np.isin(np.arange(256), list(b"[{")).astype(np.int8) - np.isin(np.arange(256), list(b"]}"))
-"""How each byte of JSON changes the depth"""
-KEYS_BYTES, KEYS_BLOCKS, KEYS_EVERY = 2**20, 32, 16
-"""The keys of JSON are counted in the first blocks of a megabyte, and in every sixteenth after them"""
-KEY = re.compile(rb'"([^"\\]{0,200})"\s*:')
-QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?')
+KEYS_ROWS, KEYS_EVERY = 10_000, 16
+"""The keys of JSON are counted in the first rows, and in every sixteenth after them"""
+KEY = re.compile(r'"([^"\\]{0,200})"\s*:')
 
 
 def is_frame(source: Any) -> bool:
@@ -165,7 +129,7 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
     import pyarrow as pa
 
     suffix = suffix_of(path)
-    reader = _from_csv if suffix in (".csv", ".tsv", ".txt", "") else READERS.get(suffix)
+    reader = READERS.get(suffix)
     if reader is None:
         raise DataError(f"{path}: a table is one of {', '.join(TABLE_SUFFIXES)}, got {path.suffix!r}")
     try:
@@ -243,36 +207,20 @@ def _from_lines(path: Path, names: Sequence[str]) -> Frame:
 
 def _check_lines(path: Path) -> None:
     """An error for JSON that is deep, since Arrow's parser recurses and would end the process, or of very many keys."""
-    keys: set[bytes] = set()
-    rows = depth = number = 0
-    deep = False
-    with path.open("rb") as file:
-        while block := file.read(KEYS_BYTES):
-            levels = depth + np.cumsum(OPENING[np.frombuffer(block, np.uint8)], dtype=np.int64)
-            deep, depth = deep or levels.max() > MAX_DEPTH, max(int(levels[-1]), 0)
-            rows += block.count(b"\n")
-            if number < KEYS_BLOCKS or not number % KEYS_EVERY:
-                keys.update(KEY.findall(block))
-                _check_cells(path, rows, len(keys))
-            number += 1
-    if deep and _is_deep(path):
-        raise DataError(f"values are nested more than {MAX_DEPTH} deep; a table has one value in a cell")
-
-
-def _is_deep(path: Path) -> bool:
-    """Whether brackets outside of quotes, which contain no line ends, are nested beyond the limit."""
-    depth = 0
-    with path.open("rb") as file:
-        for line in file:
-            levels = depth + np.cumsum(OPENING[np.frombuffer(QUOTED.sub(b"", line), np.uint8)], dtype=np.int64)
-            if levels.max(initial=0) > MAX_DEPTH:
-                return True
-            depth = max(int(levels[-1]), 0) if len(levels) else depth
-    return False
+    keys: set[str] = set()
+    for number, line in all_lines(path):
+        try:
+            check_nesting(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: {error}; a table has one value in a cell") from error
+        if number < KEYS_ROWS or not number % KEYS_EVERY:
+            keys.update(KEY.findall(line))
+            _check_cells(path, number, len(keys))
 
 
 READERS = {".parquet": _from_parquet, **dict.fromkeys((".feather", ".arrow"), _from_feather)}
 READERS |= dict.fromkeys((".jsonl", ".ndjson"), _from_lines)
+READERS |= dict.fromkeys((".csv", ".tsv", ".txt", ""), lambda path, names: _from_arrow(read_csv(path, names)))
 
 
 def suffix_of(path: Path) -> str:
@@ -284,45 +232,6 @@ def suffix_of(path: Path) -> str:
     return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How a CSV file is written, and its first rows."""
-
-    encoding: str
-    separator: str
-    header: int
-    """Lines up to the end of the one that names the columns; 0 if there is none"""
-    columns: list[str]
-    first: list[list[str]]
-
-
-def _from_csv(path: Path, names: Sequence[str]) -> Frame:
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
-    how = sniffed(path, names)
-    parse = arrow_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True)
-    convert = arrow_csv.ConvertOptions(null_values=list(MISSING_LABELS), strings_can_be_null=True)
-
-    def read(encoding: str, threads: bool) -> pa.Table:
-        own = arrow_csv.ReadOptions(
-            encoding=encoding,
-            column_names=how.columns,
-            skip_rows=how.header,
-            use_threads=threads,
-            block_size=BLOCK_BYTES,
-        )
-        return arrow_csv.read_csv(_unpacked(path), read_options=own, parse_options=parse, convert_options=convert)
-
-    try:
-        table = read(how.encoding, threads=True)
-    except pa.ArrowInvalid:
-        table = read(how.encoding, threads=False)  # whose error counts the rows
-    if any(map(pa.types.is_binary, table.schema.types)):  # texts that are no UTF-8 after the rows that were sniffed
-        table = read("cp1252", threads=True)
-    return _from_arrow(table)
-
-
 def _check_cells(path: Path, rows: int, columns: int) -> None:
     """An error for a file that would become vastly more cells than it has bytes: it must not decide how much is taken."""
     size = path.stat().st_size
@@ -332,153 +241,12 @@ def _check_cells(path: Path, rows: int, columns: int) -> None:
         raise DataError(f"{rows * columns} cells in a file of {size} bytes; a table of real data takes more")
 
 
-def _unpacked(path: Path) -> Any:
-    """What Arrow reads: the path, or the packed file as a stream that ends where it unpacks to too much."""
-    return _Bounded(path) if path.suffix.lower() == ".gz" else path
-
-
-class _Bounded(io.RawIOBase):
-    """A gzip file that is an error beyond a limit."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.file = path, gzip.open(path)  # noqa: SIM115 - closed by close
-        self.left = max(MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO * path.stat().st_size)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self.file.readinto(buffer)
-        self.left -= count
-        if self.left < 0:
-            raise DataError(f"{self.path}: unpacks to more than {MAX_UNPACKED_RATIO} times its size; unpack it to read it")
-        return count
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-
-def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
-    """How a CSV file is written, by its beginning; a first line of all ``known`` names is a header."""
-    import pyarrow as pa
-
-    with pa.input_stream(str(path)) as stream:  # which unpacks .gz
-        start = stream.read(SNIFFED_BYTES)
-        if start.count(b"\n") < MIN_SNIFFED_LINES:  # of many columns, or of long texts
-            start += stream.read(BLOCK_BYTES)
-    if not start.strip():
-        raise DataError(f"{path}: the file is empty")
-    if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{path}: the file has NUL bytes: it is no text")
-    whole = len(start) < SNIFFED_BYTES or SNIFFED_BYTES < len(start) < SNIFFED_BYTES + BLOCK_BYTES
-    encoding = _encoding_of(start if whole else start[: start.rfind(b"\n") + 1] or start)
-    lines = start.decode(encoding, errors="replace")
-    counted = {one: _rows(lines, one, whole) for one in SEPARATORS}
-    separator = max(SEPARATORS, key=lambda one: _fit(counted[one]))
-    if not (rows := counted[separator]):
-        raise DataError(f"{path}: no row of cells can be read; is it a table?")
-    header = (bool(known) and {*known} <= {cell.strip() for cell in rows[0]}) or _is_header(rows[0], rows[1:])
-    names = [name.strip() for name in rows[0]] if header else [str(k) for k in range(len(rows[0]))]
-    if len(names) > MAX_COLUMNS:
-        raise DataError(f"{path}: {len(names)} columns, at most {MAX_COLUMNS}")
-    if header and _is_second_header(rows[1:]):
-        raise DataError(f"{path}:2: a second line of names below the header; leave one of the two out")
-    if header and rows[1:] and all(row[len(names) :] == [""] for row in rows[1:]):
-        names.append("")  # each row ends with a separator, and the header does not
-    reader = csv.reader(io.StringIO(lines, newline=None), delimiter=separator)
-    next(filter(None, reader))  # with blank lines above it and line ends in quotes
-    return Dialect(encoding, separator, reader.line_num if header else 0, _distinct(names), rows)
-
-
-def _encoding_of(start: bytes) -> str:
-    for mark, name in BYTE_ORDER_MARKS.items():
-        if start.startswith(mark):
-            return name
-    try:
-        start.decode("utf-8")
-    except UnicodeDecodeError:
-        return "cp1252"  # Windows' Latin-1, in which every file can be read
-    return "utf-8"
-
-
-def _rows(text: str, separator: str, whole: bool) -> list[list[str]]:
-    found = []
-    csv.field_size_limit(max(csv.field_size_limit(), BLOCK_BYTES))
-    try:
-        for row in csv.reader(io.StringIO(text, newline=None), delimiter=separator):
-            if row:
-                found.append(row)
-            if len(found) > SNIFFED_ROWS:
-                break
-    except csv.Error:
-        return found
-    return found if whole or len(found) > SNIFFED_ROWS else found[:-1] or found  # the last may be cut
-
-
-def _fit(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
-    """How well a separator splits the rows: the share with as many fields as the first, and their number."""
-    if not rows or len(rows[0]) < 2:
-        return 0.0, 0
-    return sum(len(row) == len(rows[0]) for row in rows) / len(rows), len(rows[0])
-
-
-def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether a row names the columns; a row of numbers, of gaps and numbers, or of what stands below it is an example."""
-    cells = [cell.strip() for cell in first]
-    if cells[0] == "" and cells[1:] == [str(k) for k in range(len(cells) - 1)]:
-        return True  # as pandas writes columns without names
-    if any(cell.lower() in LABEL_WORDS for cell in cells):
-        return True
-    words = [k for k, cell in enumerate(cells) if cell not in MISSING_WORDS and not is_number(cell)]
-    body = [row for row in rest if len(row) == len(cells)]
-    below = [{cell for row in body if (cell := row[k].strip()) not in MISSING_WORDS} for k in range(len(cells))]
-    numeric = [bool(values) and all(map(is_number, values)) for values in below]
-    names = sum(numeric[k] for k in words)
-    if len(words) + cells.count("") < len(cells):  # a name may be a number, such as a year's
-        return names > 0 and all(NAME_TEXT.match(cells[k]) for k in words)
-    if names or not words:
-        return bool(names)
-    return not any(cells[k] in below[k] for k in words)  # a table of words alone
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number or is read as one: nan, inf, 1e999."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_second_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the row below the header has words in every column whose other cells are numbers."""
-    below = [row for row in rows[1:] if len(row) == len(rows[0])]
-    numeric = []
-    for k in range(len(rows[0]) if len(below) >= MIN_ROWS_BELOW else 0):
-        cells = [cell for row in below if (cell := row[k].strip()) not in MISSING_WORDS]
-        if cells and all(NUMBER_TEXT.fullmatch(cell) for cell in cells):
-            numeric.append(rows[0][k].strip())
-    return bool(numeric) and not any(cell in MISSING_WORDS or NUMBER_TEXT.fullmatch(cell) for cell in numeric)
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names of which none is repeated: a second ``age`` is ``age.1``."""
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        count = seen.get(name, 0)
-        seen[name] = count + 1
-        found.append(name if not count else f"{name}.{count}")
-    return found
-
-
 def _from_arrow(table: pa.Table, *, own: bool = True) -> Frame:
     """The frame of an Arrow table, whose memory is given back column by column if it is the reader's ``own``."""
     import pyarrow as pa
 
     if len(set(table.column_names)) < table.num_columns:
-        table = table.rename_columns(_distinct(table.column_names))
+        table = table.rename_columns(distinct(table.column_names))
     for k, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
         if pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}:
             table = table.set_column(k, name, pa.array(map(_image_file, table.column(k)), pa.string()))
@@ -523,7 +291,7 @@ def tidied(frame: Frame, label: str | None = None) -> Frame:
         raise DataError("the columns have names on several levels; join them into one")
     if not len(frame):
         raise DataError("the table has no rows")
-    frame = frame.set_axis(_distinct([str(name) for name in frame.columns]), axis=1)
+    frame = frame.set_axis(distinct([str(name) for name in frame.columns]), axis=1)
     changed = {}
     for name in frame.columns:
         values = frame[name]
@@ -571,94 +339,3 @@ def _vectors(values: Series) -> Series:
         lengths = sorted(shape[0] for shape in shapes if shape is not None)[:5]
         raise DataError(f"column {excerpt(values.name)!r} has vectors of different lengths: {', '.join(map(str, lengths))}")
     return values
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The labels of a table as class indices.
-
-    Args:
-        codes: The class of each labelled row.
-        classes: What each class is called, in the order of the indices.
-        labelled: Which rows of the table have a label.
-        note: Whether there are so many classes that the labels may be another kind of number.
-
-    >>> import pandas as pd
-    >>> read_labels(pd.Series(["spam", "ham", "spam"]), "label").codes.tolist()
-    [1, 0, 1]
-    """
-
-    codes: NDArray[np.int64]
-    classes: tuple[str, ...]
-    labelled: NDArray[np.bool_]
-    note: str
-
-
-def read_labels(values: Series, name: str, *, drop_missing: bool = False, classes: Sequence[str] | None = None) -> Labels:
-    """The labels of a column of any type: texts, whole numbers, booleans, whole floats, categories.
-
-    Args:
-        values: The column.
-        name: What it is called, for messages.
-        drop_missing: Leave rows without a label out, instead of an error.
-        classes: Those of training, if these are labels of other rows.
-
-    Returns:
-        Class indices, the names of the classes and which rows have a label.
-
-    Raises:
-        DataError: If labels are missing, are numbers with fractions, or are not among ``classes``.
-
-    >>> import pandas as pd
-    >>> read_labels(pd.Series([1.0, -1.0, 1.0]), "y").classes
-    ('-1', '1')
-    """
-    import pandas as pd
-
-    texts = label_texts(values, name)
-    labelled = texts.notna().to_numpy()
-    if not labelled.all() and not drop_missing:
-        first = int(np.flatnonzero(~labelled)[0])
-        count = int((~labelled).sum())
-        raise DataError(
-            f"{count} of {len(texts)} rows have no label in column {name!r}, the first is row {first + 1}; "
-            "fill them in, or leave them out: --drop-unlabelled"
-        )
-    texts = texts[labelled]
-    if not len(texts):
-        raise DataError(f"no row has a label in column {name!r}")
-    found = sorted(texts.unique(), key=_class_order)
-    if classes is not None and (strange := [one for one in found if one not in classes]):
-        raise DataError(f"column {name!r} has a label that training does not have, {strange[0]!r:.60}")
-    names = tuple(found if classes is None else classes)
-    codes = pd.Categorical(texts, categories=list(names)).codes.astype(np.int64)
-    return Labels(codes, names, labelled, _label_note(len(texts), names, name) if classes is None else "")
-
-
-def label_texts(values: Series, name: str) -> Series:
-    """Labels of any type as texts; a DataError for numbers with fractions."""
-    import pandas as pd
-
-    if values.dtype == object and any(np.ndim(one) for one in values.array):
-        raise DataError(f"labels in column {name!r} are vectors; a label is one class")
-    if pd.api.types.is_bool_dtype(values.dtype):
-        return values.astype("object").map({True: "True", False: "False"}).astype("str")
-    if pd.api.types.is_float_dtype(values.dtype):
-        present = values.dropna()
-        if len(strange := present[(present % 1 != 0) | (present.abs() > MAX_WHOLE_LABEL)]):
-            raise DataError(
-                f"labels in column {name!r} must be classes, got the number {strange.iloc[0]}: is this a regression target?"
-            )
-        return values.astype("Int64").astype("str")
-    return as_text(values)
-
-
-def _class_order(name: str) -> tuple[int, float, str]:
-    """Numbers by their size, before words."""
-    return (0, float(name), name) if NUMBER_TEXT.fullmatch(name) else (1, 0.0, name)
-
-
-def _label_note(count: int, classes: Sequence[str], name: str) -> str:
-    if len(classes) <= max(MIN_QUESTIONED_CLASSES, MAX_CLASS_SHARE * count):
-        return ""
-    return f"{len(classes)} classes in {count} rows: is column {name!r} a regression target?"

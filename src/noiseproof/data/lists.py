@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from noiseproof.data.dataset import MAX_CLASSES, Dataset, ImageFiles
-from noiseproof.data.frames import LABEL_WORDS, PATH_WORDS, is_number
+from noiseproof.data.values import LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io import text
 from noiseproof.io.files import DataError, checksums
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.columns import Kind, TableEncoder
+from noiseproof.data.csv_files import sniffed
 from noiseproof.data.dataset import (
     Dataset,
     Examples,
@@ -27,16 +28,7 @@ from noiseproof.data.dataset import (
     npz_arrays,
 )
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
-from noiseproof.data.frames import (
-    BINARY_SUFFIXES,
-    LABEL_WORDS,
-    PATH_WORDS,
-    TABLE_SUFFIXES,
-    is_frame,
-    is_number,
-    sniffed,
-    suffix_of,
-)
+from noiseproof.data.frames import BINARY_SUFFIXES, TABLE_SUFFIXES, is_frame, suffix_of
 from noiseproof.data.images import class_files, load_image_folder
 from noiseproof.data.lists import Line, has_header, image_files, load_list, not_empty, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
@@ -49,7 +41,7 @@ from noiseproof.data.table import (
     read_rows,
     read_table,
 )
-from noiseproof.data.values import IMAGE_EXTENSIONS
+from noiseproof.data.values import IMAGE_EXTENSIONS, LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io.files import DataError, file_and_name
 from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.noise import CleanLabels, load_labels

@@ -27,20 +27,10 @@ from noiseproof.data.columns import (
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import PlainEncoder
-from noiseproof.data.frames import (
-    LABEL_WORDS,
-    PATH_WORDS,
-    Labels,
-    is_frame,
-    is_number,
-    label_texts,
-    raw_frame,
-    read_frame,
-    read_labels,
-    tidied,
-)
+from noiseproof.data.frames import is_frame, raw_frame, read_frame, tidied
 from noiseproof.data.images import as_pixels
-from noiseproof.data.values import Frame, Series, as_flags, as_text, is_image_column
+from noiseproof.data.labels import Labels, label_texts, read_labels
+from noiseproof.data.values import LABEL_WORDS, PATH_WORDS, Frame, Series, as_flags, as_text, is_image_column, is_number
 from noiseproof.io.files import DataError, checksum, checksums
 from noiseproof.io.text import did_you_mean, excerpt
 
