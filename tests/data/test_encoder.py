@@ -111,6 +111,20 @@ def test_a_frame_of_image_paths_alone_is_a_data_set_of_images_and_one_with_numbe
         open_dataset(frame.assign(path=[*paths[1:], "gone.png"]), encoder="own_encoders:colours")
 
 
+def test_all_damaged_images_that_are_encoded_are_counted_and_three_are_named(folder):
+    Path("reading.py").write_text(
+        "import numpy as np\nfrom noiseproof.data import read_image\n\n\n"
+        "def reading(images):\n    return np.array([read_image(one).mean((0, 1)) for one in images])\n"
+    )
+    paths = sorted(map(str, folder.rglob("*.png"))) * 3
+    spoiled = [paths[k] for k in (4, 9, 17, 30)]
+    for path in spoiled:
+        Path(path).write_bytes(Path(path).read_bytes()[:60])
+    with pytest.raises(DataError, match=r"\(4 of 120 images are damaged\)$") as caught:
+        embed_data(paths, "reading:reading")
+    assert sum(path in str(caught.value) for path in spoiled) == 3
+
+
 def test_fit_train_audit_and_predict_take_an_encoder(folder):
     encoder = "own_encoders:colours"
     call("fit", "images", "--encoder", encoder, "--learners", "logistic-0.01,neighbours-40", "--out", "model")

@@ -168,6 +168,18 @@ def test_a_damaged_image_is_a_data_error_with_its_path(files, workers, tmp_path)
     made.close()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_all_damaged_images_of_an_epoch_are_counted_and_three_are_named(files, workers, tmp_path):
+    where = [2, 3, 9, 11, len(files) - 1]
+    spoiled = damaged(files, where, tmp_path)
+    made = loader(spoiled, workers=workers)
+    with pytest.raises(DataError) as caught:
+        list(made.epoch(0))
+    assert str(caught.value).endswith(f" (5 of {len(files)} images are damaged)")
+    assert sum(spoiled.paths[k] in str(caught.value) for k in where) == 3
+    made.close()
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_missing_file_is_an_error_with_its_name(files, workers, tmp_path):
     lost = dataclasses.replace(files, paths=(*files.paths[:-1], str(tmp_path / "gone.png")))

@@ -178,7 +178,12 @@ def embed(
     done = len(keys) - sum(key not in vectors for key in keys)
     for start in range(0, len(todo), batch):
         part = todo[start : start + batch]
-        found = _checked(encoder.encode([_prepared(inputs[first[key]], modality) for key in part]), len(part))
+        try:
+            found = _checked(encoder.encode([_prepared(inputs[first[key]], modality) for key in part]), len(part))
+        except DataError:
+            if modality == "image":
+                _check_files([inputs[first[key]] for key in todo[start:]], len(keys))
+            raise
         cache.put(part, found)
         vectors |= dict(zip(part, found, strict=True))
         if on_progress is not None:
@@ -186,6 +191,21 @@ def embed(
     if len({len(vector) for vector in vectors.values()}) > 1:
         raise DataError("the encoder returned vectors of different lengths")
     return np.stack([vectors[key] for key in keys]) if keys else np.empty((0, 0), np.float32)
+
+
+def _check_files(images: Sequence[Input], count: int) -> None:
+    """An error that names damaged images and counts all of those that are left."""
+    from noiseproof.data.images import damaged, read_image
+
+    faults = []
+    for image in images:
+        try:
+            if not isinstance(image, np.ndarray):
+                read_image(os.fspath(image))
+        except DataError as error:
+            faults.append(error)
+    if faults:
+        raise damaged(faults, count)
 
 
 def _key(identity: str, one: Input, modality: Modality) -> bytes:

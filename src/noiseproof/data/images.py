@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
 IGNORED_NAMES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
 """Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
+MAX_NAMED_FAULTS = 3
+"""Damaged files that an error names; it counts all"""
 TEST_FOLDERS = ("test", "val", "validation")
 MAX_PIXELS = 2**26
 """The most pixels that are decoded. A decoder takes up to 12 bytes for each, so less than a gigabyte."""
@@ -131,6 +133,12 @@ def example_image(dataset: Dataset, examples: Examples, index: int) -> NDArray[n
     if value.dtype != np.uint8 or value.ndim not in (2, 3) or value.shape[2:] not in ((), (1,), (3,)):
         return None
     return as_pixels(value)  # grey as in training
+
+
+def damaged(faults: Sequence[Exception], count: int) -> DataError:
+    """The error for damaged images among so many: it names the first and counts all."""
+    more = f" ({len(faults)} of {count} images are damaged)" if len(faults) > 1 else ""
+    return DataError("; ".join(map(str, faults[:MAX_NAMED_FAULTS])) + more)
 
 
 def open_file(path: str) -> BinaryIO:

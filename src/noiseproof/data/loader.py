@@ -19,7 +19,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from noiseproof.checks import check_integer
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
-from noiseproof.data.images import IMAGE_FORMATS, decode, open_file
+from noiseproof.data.images import IMAGE_FORMATS, damaged, decode, open_file
 from noiseproof.data.operations import Size
 from noiseproof.data.resizing import Framing, ResizeCrop
 from noiseproof.io.files import DataError
@@ -45,8 +45,8 @@ class ImageLoader:
     A short last batch is divided among the processes as evenly as possible; with fewer images than processes some would have no
     step, which ``shuffle`` refuses without ``drop_last``.
 
-    A damaged image raises its :class:`DataError` here, whichever process decoded it. A file that cannot be opened is never
-    skipped: it is an OSError with its path.
+    Damaged images raise a :class:`DataError` here, whichever process decoded them: the rest of the epoch is decoded, and the
+    error names three and counts all. A file that cannot be opened is never skipped: it is an OSError with its path.
 
     Workers live from the first epoch to :meth:`close`. They start by ``forkserver``, else by ``spawn``: a plain fork would copy
     this process's threads, locks and CUDA state. A script with workers needs ``if __name__ == "__main__":``. Each worker
@@ -142,12 +142,20 @@ class ImageLoader:
             self._engine = self._start()
         self._sampler.requests = self._requests(n)
         self._iterator = iter(self._engine)
+        faults: list[Exception] = []
+        looked_at = 0
         while (decoded := next(self._iterator, None)) is not None:
-            if decoded.fault is not None:
-                raise decoded.fault
+            faults += decoded.faults
+            looked_at += len(decoded.labels)
+            if faults and isinstance(faults[-1], OSError):
+                raise faults[-1]
+            if faults:  # the rest of the epoch is decoded to count them
+                continue
             images, labels, indices = (tensor.to(self.device, non_blocking=True) for tensor in decoded[:3])
             yield ImageBatch(images.permute(0, 3, 1, 2), labels, indices)
             self._check_begun(n, begun)  # the next batch would be of the other epoch
+        if faults:
+            raise damaged(faults, looked_at)
 
     def _check_begun(self, n: int, begun: object) -> None:
         if self._begun is None:
@@ -208,12 +216,12 @@ class _Request(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """Sent back: images uint8 ``[B, H, W, 3]``, or the error of one, which if raised would arrive as mere text."""
+    """Sent back: images uint8 ``[B, H, W, 3]``, and the errors of some, which if raised would arrive as mere text."""
 
     images: Tensor
     labels: Tensor
     indices: Tensor
-    fault: Exception | None = None
+    faults: list[Exception]
 
 
 class _Sampler:
@@ -233,13 +241,15 @@ class _Decoder(TorchDataset[_Decoded]):
     def __getitem__(self, request: _Request) -> _Decoded:
         images = np.empty((len(request.paths), *self.framing.frame_size, 3), np.uint8)
         labels, indices = torch.from_numpy(request.labels), torch.from_numpy(request.indices)
-        batch = _Decoded(torch.from_numpy(images), labels, indices)
+        batch = _Decoded(torch.from_numpy(images), labels, indices, [])
         for k, path in enumerate(request.paths):
             try:
                 key = (self.seed, request.epoch, FRAMING, int(request.indices[k]))
                 images[k] = framed(path, self.framing, key)
-            except (DataError, OSError) as error:
-                return batch._replace(fault=error)
+            except DataError as error:
+                batch.faults.append(error)
+            except OSError as error:
+                return batch._replace(faults=[error])
         return batch
 
 
@@ -268,8 +278,6 @@ def _check_word(name: str, value: int) -> int:
 
 MAX_DECODED_BYTES = 2**30
 """Bytes of decoded images that are kept in memory; more stay in their files"""
-MAX_NAMED_FAULTS = 3
-"""Damaged files that an error names; it counts all"""
 _decoded: weakref.WeakKeyDictionary[ImageFiles, tuple[Size, NDArray[np.uint8]]] = weakref.WeakKeyDictionary()
 """All runs on the same files share the images."""
 
@@ -340,10 +348,9 @@ def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:
         try:
             pixels[k] = framed(path, ResizeCrop(*size), ())
         except DataError as error:
-            faults.append(str(error))
+            faults.append(error)
     if faults:
-        count = f" ({len(faults)} of {len(files)} images are damaged)" if len(faults) > 1 else ""
-        raise DataError(f"{'; '.join(faults[:MAX_NAMED_FAULTS])}{count}")
+        raise damaged(faults, len(files))
     _decoded[files] = size, pixels
     return pixels
 
