@@ -106,7 +106,7 @@ def test_predictions_of_ones_own_model_are_enough():
     assert lines[2].startswith("Predictions (out of sample) agree with 90.0 % of the labels, perfect ones would with")
     assert re.search(r"ost often: \d labelled as \d \(3\)", lines[3])
     assert lines[4].startswith("Look first at the labels ")
-    assert lines[5].startswith("out/audit.html shows the most suspicious and takes decisions; audit.csv")
+    assert lines[5].startswith("out/audit.html shows those flagged and takes decisions; audit.csv")
     assert lines[6:] == [
         "next, for the loss and settings that suit such labels: noiseproof advise mine.npz --noise out",
         "next, to train on the probability of every class: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz",
@@ -242,7 +242,7 @@ def test_images_are_on_the_page_and_warnings_on_stderr():
     assert done.exit_code == 0, done.output
     assert "warning: predictions agree with 33% of the labels only, right ones would with" in done.stderr
     page = Path("audit/audit.html").read_text(encoding="utf-8")
-    assert page.count("data:image/jpeg") == page.count("<li data-index") >= 1
+    assert 1 <= len(re.findall(r"<li>\s*<img src=.data:image/jpeg", page)) <= 5
     assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.completion import datasets
-from noiseproof.cli.fit import FitProgress
+from noiseproof.cli.fit import FitProgress, Shown
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
 from noiseproof.cli.train import Device, Json, Model, Workers
 from noiseproof.io.console import (
@@ -57,7 +57,6 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
 Decisions = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Decisions that the page exported: write the data with them, train nothing.")
 ]
-Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
 Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default for learners and small networks.", min=1)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 MAX_WARNINGS = 8
@@ -80,7 +79,7 @@ def audit(
     model: Model = None,
     out: Out = Path("audit"),
     decisions: Decisions = None,
-    examples: Shown = 200,
+    examples: Shown = 10_000,
     device: Device = "auto",
     workers: Workers = 2,
     threads: Threads = None,
@@ -94,8 +93,8 @@ def audit(
     small one, cnn5. --probabilities takes the predictions of a model of yours instead. Stopped and started again, what is
     finished is not trained again.
 
-    The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the most suspicious examples,
-    to keep, relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
+    The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the flagged examples to keep,
+    relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
     flagged, fold, warning; **transition.csv**, how often a class is given each label; and **posterior.npz**, the probability of
     every class for every example, which *noiseproof train --labels* takes as soft labels.
 
@@ -128,9 +127,8 @@ def audit(
     with errors_reported():
         from noiseproof.report.audit_page import write_audit
 
-        commands = write_audit(
-            found, dataset, out, place=data, labels=labels, options=command_options(reading), seed=seed, shown=examples
-        )
+        page: dict[str, Any] = {"labels": labels, "options": command_options(reading), "shown": examples, "features": near}
+        commands = write_audit(found, dataset, out, place=data, seed=seed, **page)
     if as_json:
         _print_warnings(found)
         typer.echo(json.dumps({"folder": str(out), **found.as_dict()}))
@@ -228,7 +226,7 @@ def _print_summary(audit: Audit, name: str, out: Path, commands: dict[str, str])
     console.print(f"[bold]{escape(printable(name))}: {escape(headline[0].lower() + headline[1:])}[/]", soft_wrap=True)
     say(*sentences)
     _print_warnings(audit)
-    say(f"{out / 'audit.html'} shows the most suspicious and takes decisions; audit.csv lists all labels")
+    say(f"{out / 'audit.html'} shows those flagged and takes decisions; audit.csv lists all labels")
     say(*(f"next, {purpose}: {command}" for purpose, command in commands.items()))
 
 

@@ -54,7 +54,9 @@ Learners = Annotated[str | None, typer.Option(metavar="NAMES", help="Learners to
 Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
 Seed = Annotated[int, typer.Option(help="Seed of the folds and the learners.", min=0, max=2**32 - 1)]
 Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default, with a task on each core.", min=1)]
-Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
+Shown = Annotated[
+    int, typer.Option("--examples", metavar="N", help="Flagged examples on the page, at most.", min=1, max=20_000)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 6
@@ -79,7 +81,7 @@ def fit(
     threads: Threads = None,
     drop_unlabelled: DropUnlabelled = False,
     encoder: Encoder = None,
-    examples: Shown = 200,
+    examples: Shown = 10_000,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +92,7 @@ def fit(
     Stopped and started again, what is finished is not computed again; the same seed gives the same model.
 
     The folder contains the model, for *noiseproof predict* and *noiseproof.load*; **report.html**, an offline page with the
-    verdict, the leaderboard, the matrix and the most suspicious labels; and **audit.csv**, a line for every label.
+    verdict, the leaderboard, the matrix and the flagged labels; and **audit.csv**, a line for every label.
     """
     shown_on = None if quiet else Console(stderr=True) if as_json else console
     options: dict[str, Any] = {
@@ -141,7 +143,7 @@ def _print_verdict(model: FittedModel, dataset: Dataset, data: str, out: Path) -
     if (more := len(notes) - MAX_WARNINGS) > 0:
         warn(f"and {more} more, in report.html")
     page, place = escape(str(out / "report.html")), escape(shlex.quote(str(out)))
-    console.print(f"{page} shows the leaderboard and the most suspicious labels; audit.csv lists all labels", soft_wrap=True)
+    console.print(f"{page} shows the leaderboard and the flagged labels; audit.csv lists all labels", soft_wrap=True)
     console.print(f"next: noiseproof predict {place} --data NEW --out predictions.csv", soft_wrap=True)
 
 

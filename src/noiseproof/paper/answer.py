@@ -32,12 +32,13 @@ PROPOSED_LOSSES = ("JAL-CE", "JAL-FL")
 class Answer:
     """Whether the paper holds, in a few sentences.
 
-    Which part of a loss's lead is the loss and which its regularisation; values of the paper's text against those of its code.
+    ``counts`` are verdicts on ``different`` results, of which several cells may print the same.
     """
 
     headline: str
     sentences: list[str]
     counts: dict[str, int]
+    different: int
     measured: int
     trained: int
 
@@ -46,13 +47,13 @@ def answer(results: Iterable[CellResult]) -> Answer:
     """Each published result counts once, also where several tables print it and one run repeats it."""
     trained = [result for result in results if result.cell.quoted_from is None]
     measured = [result for result in trained if result.sample is not None]
-    counts = {verdict: sum(result.agreement.verdict == verdict for result in measured) for verdict in VERDICTS}
+    distinct = _distinct(measured)
+    counts = {verdict: sum(result.agreement.verdict == verdict for result in distinct) for verdict in VERDICTS}
     lost = _diverged(trained)
     if not measured:
         yet = "a run that ended with a result" if lost else "a run yet"
         none = f"None of the {len(trained)} cells that the paper trained has {yet}"
-        return Answer(none, list(filter(None, [lost])), counts, 0, len(trained))
-    distinct = _distinct(measured)
+        return Answer(none, list(filter(None, [lost])), counts, 0, 0, len(trained))
     judged = [result for result in distinct if result.agreement.verdict != "too few"]
     off = sum(result.agreement.verdict != "agrees" for result in judged)
     found = average(distinct)
@@ -61,7 +62,7 @@ def answer(results: Iterable[CellResult]) -> Answer:
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
     said = (_proposed(distinct), _counted(trained, distinct, judged), against, lost, _seeds(distinct), _claim(measured))
-    return Answer(headline, list(filter(None, said)), counts, len(measured), len(trained))
+    return Answer(headline, list(filter(None, said)), counts, len(distinct), len(measured), len(trained))
 
 
 def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list[CellResult]) -> str:

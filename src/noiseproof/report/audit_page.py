@@ -1,7 +1,8 @@
-"""An audit as one HTML file: the verdict, the matrix, the classes, the most suspicious examples, and decisions to export.
+"""An audit as one HTML file: the verdict, the matrix, the classes, the suspicious examples, and decisions to export.
 
-It needs no network, and no scripts either: they only filter the examples and collect decisions. All text from the data is made
-printable here and escaped by the template.
+It needs no network. Without scripts it shows the first examples; with them all that are flagged, page by page, and takes
+decisions. The examples are JSON inside the page, and of pictures and values so many as keep it small. All text from the data is
+made printable here and escaped by the template.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ import io
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
-from noiseproof.audit.result import POSTERIOR_FILE, AuditSummary, percent, short_name
+from noiseproof.audit.result import POSTERIOR_FILE, percent, short_name
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
 from noiseproof.io.files import write_whole
@@ -30,16 +30,20 @@ from noiseproof.io.text import cell, printable, without_controls
 from noiseproof.report import charts
 from noiseproof.version import __version__
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-MAX_EXAMPLES = 200
+MAX_EXAMPLES = 10_000
+FIRST_PAGE = 24
+"""Examples that are also in the page's HTML, for readers without scripts"""
+NEARLY_FLAGGED = 10  # examples that are shown where none is flagged
 THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
 MAX_ENLARGED_SIDE = 48  # images up to this are shown pixel by pixel
-MAX_THUMBNAIL_BYTES = 3 * 2**20
-"""Of all thumbnails together; examples after that are shown without"""
-MAX_VALUES = 8  # features of an example that are shown
-MAX_PATH_LENGTH = 200
+MAX_CONTENT_BYTES = 3 * 2**20
+"""Of all pictures and values together; examples after that are shown without"""
+MAX_VALUES, MAX_VALUE_LENGTH = 8, 400  # columns of an example that are shown
+UNREADABLE = ("drop", "embedding", "image")
+"""Kinds of columns without values for people"""
+MAX_PATH_LENGTH = 300
+MAX_COMPARED, MAX_POOL = 500, 1000
+"""Examples whose nearest neighbours are found, and rows of one class among which they are"""
 MAX_TABLE_CLASSES, MAX_CHART_CLASSES = 20, 100
 """Classes up to which the matrix is a table, and beyond that a picture"""
 MAX_CLASSES_LISTED = 100  # classes in the table of classes
@@ -47,29 +51,6 @@ MAX_WARNINGS = 6  # at the top
 MAX_SOURCES = 8  # files whose digest is named
 MAX_CONFUSIONS = 12
 SHADES = 9
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """An example that is shown, with text as it may be shown."""
-
-    index: int
-    path: str
-    path_cell: str
-    given: int
-    suggested: int
-    p_wrong: float
-    p_suggested: float
-    image: str
-    """A data URI, or nothing"""
-    small: bool
-    values: list[tuple[str, str]]
-    careful: bool
-    """Whether most of the class is flagged, so that nothing should be removed on our word"""
-
-    @property
-    def pair(self) -> tuple[int, int]:
-        return self.given, self.suggested
 
 
 def audit_page(
@@ -82,61 +63,78 @@ def audit_page(
     commands: Mapping[str, str] | None = None,
     made: str = "",
     shown: int = MAX_EXAMPLES,
+    features: NDArray[np.floating] | None = None,
 ) -> str:
     """The whole file.
 
     ``dataset`` has the audited examples as its training split, for pictures or features; ``paths`` name them. ``facts`` say how
-    it was made and ``commands`` what to do next, by a sentence for each; ``made`` is a date.
+    it was made and ``commands`` what to do next, by a sentence for each; ``made`` is a date. Neighbours are the nearest by
+    ``features``, by default those of the data set.
     """
-    listed, summary = audit.warnings, audit.summary()
-    context = audit_context(audit, dataset, paths, shown)
-    return (
-        page_templates()
-        .get_template("audit_page.html")
-        .render(
-            **context,
-            summary=AuditSummary(summary.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in summary.sentences]),
-            title=short_name(title),
-            warnings=[without_controls(text) for text in listed[:MAX_WARNINGS]],
-            further=len(listed) - MAX_WARNINGS,
-            facts={printable(key): without_controls(value) for key, value in (facts or {}).items()},
-            commands={text: without_controls(line) for text, line in (commands or {}).items()},
-            made=made,
-        )
-    )
+    summary, context = audit.summary(), audit_context(audit, dataset, paths, shown, features)
+    said = {"headline": summary.headline, "sentences": summary.sentences, "warnings": audit.warnings}
+    return render("audit_page.html", {**context, **said, "title": title, "made": made}, facts, commands)
 
 
-def page_templates() -> Environment:
-    """The templates, with the functions that those of an audit call."""
+def render(template: str, context: dict[str, Any], facts: Mapping[str, str] | None, commands: Mapping[str, str] | None) -> str:
+    """A page of what :func:`audit_context` returns with a title, sentences and warnings, which are made printable here."""
     templates = charts.template_environment()
     templates.globals |= {"percent": percent, "probability": probability, "shade": _shade}
-    return templates
+    shown = {
+        "title": short_name(context["title"]),
+        "sentences": [without_controls(text).replace(" %", "\N{NO-BREAK SPACE}%") for text in context["sentences"]],
+        "warnings": [without_controls(text) for text in context["warnings"][:MAX_WARNINGS]],
+        "further": len(context["warnings"]) - MAX_WARNINGS,
+        "facts": {printable(key): without_controls(value) for key, value in (facts or {}).items()},
+        "commands": {text: without_controls(line) for text, line in (commands or {}).items()},
+    }
+    return templates.get_template(template).render(context | shown)
 
 
-def audit_context(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None, shown: int) -> dict[str, Any]:
-    """What ``audit_sections.html`` shows of an audit: the matrix, the classes, the suspicious examples."""
-    names = [short_name(name) for name in audit.classes]
-    found = suspects(audit, dataset, paths, shown)
+def audit_context(
+    audit: Audit,
+    dataset: Dataset | None,
+    paths: Sequence[str] | None,
+    shown: int,
+    features: NDArray[np.floating] | None = None,
+) -> dict[str, Any]:
+    """What the template shows of an audit: the matrix, the classes, the suspicious examples."""
+    from jinja2.utils import htmlsafe_json_dumps
+
+    names, cells = [short_name(name) for name in audit.classes], [cell(name) for name in audit.classes]
+    rows, columns, contents = _examples(audit, dataset, paths, shown, features)
+    key = hashlib.sha256(audit.given.tobytes() + audit.suggested.tobytes()).hexdigest()[:16]
+    data: dict[str, Any] = {
+        "key": key,
+        "names": names,
+        "cells": cells,
+        "careful": [each.mostly_flagged for each in audit.per_class],
+    }
+    data |= {"columns": columns, "contents": contents, "rows": rows}
     script = resources.files("noiseproof.report").joinpath("audit_page.js").read_text(encoding="utf-8")
     classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:MAX_CLASSES_LISTED]
+    drawn = MAX_TABLE_CLASSES < len(names) <= MAX_CHART_CLASSES
     return {
         "audit": audit,
         "names": names,
-        "cells": [cell(name) for name in audit.classes],
         "matrix": audit.transition.tolist() if len(names) <= MAX_TABLE_CLASSES else None,
-        "chart": charts.matrix(audit.transition, "Transition matrix")
-        if MAX_TABLE_CLASSES < len(names) <= MAX_CHART_CLASSES
-        else None,
+        "chart": charts.matrix(audit.transition, "Transition matrix") if drawn else None,
         "confusions": audit.confusions[:MAX_CONFUSIONS],
         "classes": sorted(classes, key=lambda each: each.label),
         "class_warnings": [without_controls(each.warning) for each in audit.per_class],
         "how": audit.how[:1].upper() + audit.how[1:],
-        "suspects": found,
-        "pairs": Counter(each.pair for each in found).most_common(),
+        "rows": rows,
+        "first": rows[:FIRST_PAGE],
+        "columns": columns,
+        "contents": contents,
+        "pictures": any(found[0] for found in contents.values()),
+        "described": sum(row[0] in contents for row in rows) if contents else len(rows),
+        "pairs": dict(Counter((row[1], row[2]) for row in rows).most_common()),
         "flagged": int(audit.flagged.sum()),
+        "histogram": charts.distribution(audit.p_wrong),
+        "data": charts.Svg(htmlsafe_json_dumps(data, ensure_ascii=False, separators=(",", ":"))),
         "script": charts.Svg(script),
         "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "key": hashlib.sha256(audit.given.tobytes() + audit.suggested.tobytes()).hexdigest()[:16],
         "version": __version__,
     }
 
@@ -151,11 +149,13 @@ def write_audit(
     options: Sequence[str] = (),
     seed: int = 0,
     shown: int = MAX_EXAMPLES,
+    features: NDArray[np.floating] | None = None,
 ) -> dict[str, str]:
     """Write the files of an audit and its page; return the commands to run next, by their purpose.
 
     ``dataset`` was opened at ``place``, with these options of the command line, and has the audited examples as its training
-    split; ``labels`` is the file of their labels, if these are not the data's own. The page shows up to ``shown`` examples.
+    split; ``labels`` is the file of their labels, if these are not the data's own. The page shows up to ``shown`` examples,
+    with their neighbours by ``features`` or by the data's own.
     """
     paths = dataset.train.paths
     audit.save(folder, paths=paths)
@@ -174,39 +174,85 @@ def write_audit(
     facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}
     facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:MAX_SOURCES]}
     about: dict[str, Any] = {"title": dataset.name, "facts": facts, "commands": commands, "made": time.strftime("%Y-%m-%d")}
-    text = audit_page(audit, dataset, paths=paths, shown=shown, **about)
+    text = audit_page(audit, dataset, paths=paths, shown=shown, features=features, **about)
     write_whole(folder / "audit.html", lambda path: path.write_text(text, encoding="utf-8"))
     return after
 
 
-def suspects(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None, most: int) -> list[Suspect]:
-    """The flagged examples that are most likely wrong; without any, a few that are nearest to it."""
-    most = min(most, int(audit.flagged.sum()) or 10)
-    order = np.argsort(-audit.p_wrong, kind="stable")[:most]
-    careful = [each.mostly_flagged for each in audit.per_class]
-    left, found = MAX_THUMBNAIL_BYTES, []
-    for index in order.tolist():
-        given, suggested = int(audit.given[index]), int(audit.suggested[index])
-        path = "" if paths is None else paths[index]
-        picture, small = "", False
-        if dataset is not None and dataset.table is None and left > 0:  # a row of a table is no picture
-            picture, small = thumbnail(dataset, index)
-            left -= len(picture)
-        values = [] if dataset is None or picture else _values(dataset, index)
-        sure = float(audit.p_wrong[index]), float(audit.posterior[index, suggested])
-        named = printable(path)[-MAX_PATH_LENGTH:], cell(path)
-        found.append(Suspect(index, *named, given, suggested, *sure, picture, small, values, careful[given]))
+def _examples(
+    audit: Audit,
+    dataset: Dataset | None,
+    paths: Sequence[str] | None,
+    shown: int,
+    features: NDArray[np.floating] | None,
+) -> tuple[list[list[Any]], list[str], dict[int, list[str]]]:
+    """The flagged examples as the page's script reads them, the likeliest wrong first, and :func:`_contents` of them.
+
+    Pictures and values fill their budget from both ends: those of the likeliest and of the most uncertain examples.
+    """
+    listed = np.argsort(-audit.p_wrong, kind="stable")[: min(shown, int(audit.flagged.sum()) or NEARLY_FLAGGED)]
+    likely = audit.posterior[listed, audit.suggested[listed]]
+    ends = np.stack([listed, listed[np.argsort(likely, kind="stable")]], 1).ravel()
+    order = np.array(list(dict.fromkeys(ends.tolist())))
+    if features is None and dataset is not None and dataset.train.in_memory and dataset.train.kind == "features":
+        features = dataset.train.inputs
+    beside = dict(zip(order.tolist(), _beside(audit, order, features).tolist(), strict=True))
+    rows = []
+    for index, sure in zip(listed.tolist(), likely.tolist(), strict=True):
+        path = "" if paths is None else cell(paths[index][-MAX_PATH_LENGTH:])
+        labels, wrong = (int(audit.given[index]), int(audit.suggested[index])), float(audit.p_wrong[index])
+        rows.append([index, *labels, round(wrong, 6), round(sure, 6), path, *beside[index]])
+    return rows, *_contents(dataset, [one for index, near in beside.items() for one in (index, *near[:2]) if one >= 0])
+
+
+def _beside(audit: Audit, order: NDArray[np.int64], x: NDArray[np.floating] | None) -> NDArray[np.int64]:
+    """For each example one with its given and one with its likely label, -1 where there is none, and 1 if they are the nearest.
+
+    None of them is flagged. They are the nearest by features ``x`` for the first ``MAX_COMPARED`` examples, and for the others
+    the surest of their class.
+    """
+    free = ~audit.flagged
+    free[order] = False
+    wanted = np.stack([audit.given[order], audit.suggested[order]], 1)
+    found = np.full((len(order), 3), -1)
+    found[:, 2] = (np.arange(len(order)) < MAX_COMPARED) & (x is not None)
+    for label in np.unique(wanted).tolist():
+        pool = np.flatnonzero(free & (audit.given == label))
+        pool = pool[:: -(-len(pool) // MAX_POOL) or 1]
+        if not len(pool):
+            continue
+        found[:, :2][wanted == label] = pool[audit.posterior[pool, label].argmax()]
+        if x is not None:
+            row, side = np.nonzero(wanted[:MAX_COMPARED] == label)
+            ours, theirs = (np.asarray(x[rows], np.float64).reshape(len(rows), -1) for rows in (order[row], pool))
+            found[row, side] = pool[(np.square(theirs).sum(1) - 2 * ours @ theirs.T).argmin(1)]
     return found
 
 
-def thumbnail(dataset: Dataset, index: int) -> tuple[str, bool]:
-    """A training example as a data URI, and whether it is to be enlarged pixel by pixel; nothing if it is no readable image."""
+def _contents(dataset: Dataset | None, wanted: Iterable[int]) -> tuple[list[str], dict[int, list[str]]]:
+    """The columns that are shown, and of each example a picture, or nothing, and its values, until the page is large enough."""
+    if dataset is None:
+        return [], {}
+    indices = list(dict.fromkeys(wanted))
+    columns, values = _values(dataset, indices)
+    pictures = dataset.table is None or dataset.table.encoder.image_column is not None  # no other row of a table is one
+    contents, left = {}, MAX_CONTENT_BYTES
+    for index, row in zip(indices, values, strict=True):
+        contents[index] = [thumbnail(dataset, index) if pictures else "", *map(_value, row)]
+        left -= sum(len(text.encode()) for text in contents[index])
+        if left < 0:
+            break
+    return [short_name(name) for name in columns], {index: found for index, found in contents.items() if any(found)}
+
+
+def thumbnail(dataset: Dataset, index: int) -> str:
+    """A training example as a data URI, a PNG if it is to be enlarged pixel by pixel; nothing if it is no readable image."""
     try:
         pixels = example_image(dataset, dataset.train, index)
     except (DataError, OSError):
-        return "", False
+        return ""
     if pixels is None:
-        return "", False
+        return ""
     import PIL.Image
 
     image, file = PIL.Image.fromarray(pixels), io.BytesIO()
@@ -215,21 +261,28 @@ def thumbnail(dataset: Dataset, index: int) -> tuple[str, bool]:
     else:
         image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
         image.save(file, "JPEG", quality=75)
-    return f"data:image/{'png' if small else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}", small
+    return f"data:image/{'png' if small else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _values(dataset: Dataset, index: int) -> list[tuple[str, str]]:
-    """The first features of an example."""
-    if not dataset.train.in_memory:
-        return []
+def _values(dataset: Dataset, indices: Sequence[int]) -> tuple[list[str], Iterable[Sequence[object]]]:
+    """The columns of the examples that a person can read, texts first, and their values."""
     if dataset.table is not None:
-        cells = dataset.table.rows["train"].iloc[index]
-        cells = cells[[name for name in cells.index if name != dataset.table.names]]
-        texts = [f"{value:.4g}" if isinstance(value, float) else short_name(str(value)) for value in cells[:MAX_VALUES]]
-        return list(zip((short_name(str(name)) for name in cells.index), texts, strict=False))
-    row: NDArray[np.floating] = dataset.train.inputs[index].reshape(-1)
-    names = dataset.columns or [str(k) for k in range(min(len(row), MAX_VALUES))]
-    return [(short_name(name), f"{value:.4g}") for name, value in zip(names, row[:MAX_VALUES].tolist(), strict=False)]
+        kinds = {column.name: column.kind for column in dataset.table.encoder.columns if column.kind not in UNREADABLE}
+        columns = sorted(kinds, key=lambda name: kinds[name] != "text")[:MAX_VALUES]
+        frame = dataset.table.rows["train"][columns].iloc[indices]
+        return columns, frame.astype(object).where(frame.notna(), "–").itertuples(index=False, name=None)
+    if not dataset.train.in_memory or dataset.train.kind == "images":
+        return [], ([] for _ in indices)
+    inputs = dataset.train.inputs.reshape(len(dataset.train), -1)
+    numbered = [str(number) for number in range(inputs.shape[1])] if inputs.shape[1] <= MAX_VALUES else []
+    columns = list(dataset.columns[:MAX_VALUES]) or numbered  # coordinates of an embedding say nothing
+    return columns, (inputs[index, : len(columns)].tolist() for index in indices)
+
+
+def _value(value: object) -> str:
+    text = f"{value:,.6g}" if isinstance(value, float) else str(value)[: 4 * MAX_VALUE_LENGTH].removesuffix(" 00:00:00")
+    text = without_controls(" ".join(text.split()))
+    return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
 
 
 def probability(p: float) -> str:

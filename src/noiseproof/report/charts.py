@@ -44,11 +44,11 @@ class Svg(str):
 
 
 class ChartLine(NamedTuple):
-    """A named curve in percent by epoch, and which of the styles it has."""
+    """A named curve in percent by epoch, and which of the styles it has; None for a grey one, behind the others."""
 
     name: str
     values: Sequence[float | None]
-    style: int
+    style: int | None
 
 
 def lines(series: Sequence[ChartLine], label: str, reference: tuple[float, str] | None = None) -> Svg:
@@ -75,8 +75,9 @@ def lines(series: Sequence[ChartLine], label: str, reference: tuple[float, str] 
         parts.append(f'<path class="ref" d="M{LEFT} {y(level):.1f}H{right}"/>')
         parts.append(_text(LEFT + 3, y(level) - 3, name, "start", "small"))
     ends = [(y(last), line) for line in series if (last := _last(line.values)) is not None]
-    for (at, line), place in zip(sorted(ends, key=lambda end: end[0]), _apart([end for end, _ in ends]), strict=True):
-        style = f"c{line.style % COLORS} d{line.style % DASHES}"
+    placed = zip(sorted(ends, key=lambda end: end[0]), _apart([end for end, _ in ends]), strict=True)
+    for (at, line), place in sorted(placed, key=lambda one: one[0][1].style is not None):
+        style = "rest" if line.style is None else f"c{line.style % COLORS} d{line.style % DASHES}"
         full = f"{line.name}: {_last(line.values):.2f} % after {len(line.values)} epochs"
         path = _path([None if v is None else (x(i), y(v)) for i, v in enumerate(line.values, 1)])
         parts.append(f'<g class="line {style}"><title>{escape(full)}</title><path d="{path}"/>')
@@ -112,6 +113,31 @@ def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
     parts += [_text(at, height - 9, text, anchor) for at, text, anchor in ends]
     parts.append(_text((left + right) / 2, height - 9, "probability", "middle"))
     return _svg(f"{label}: {', '.join(labels)}", parts, width, height)
+
+
+def distribution(probabilities: NDArray[np.floating]) -> Svg:
+    """How many labels have each probability to be wrong, in twenty steps, by the logarithm; those above one half stand out."""
+    height, left, right, top, bottom = 150, 34, WIDTH - 18, 8, 118
+    counts = np.histogram(probabilities, 20, (0, 1))[0].tolist()
+    most = max(*counts, 10)
+
+    def y(count: int) -> float:
+        return bottom - (bottom - top) * math.log1p(count) / math.log1p(most)
+
+    parts = []
+    for tick in (10**power for power in range(math.floor(math.log10(most)) + 1)):
+        parts.append(
+            _text(left - 4, y(tick) + 3, f"{tick:,}", "end") + f'<path class="grid" d="M{left} {y(tick):.1f}H{right}"/>'
+        )
+    width = (right - left) / 20
+    for number, count in enumerate(counts):
+        bar = f"M{left + width * number + 0.5:.1f} {bottom}V{y(count):.1f}h{width - 1:.1f}V{bottom}z"
+        kind, said = "wrong" if number >= 10 else "other", f"{5 * number} to {5 * number + 5} %: {count:,}"
+        parts.append(f'<path class="{kind}" d="{bar}"><title>{said}</title></path>')
+    for percent in (0, 25, 50, 75, 100):
+        parts.append(_text(left + (right - left) * percent / 100, bottom + 13, f"{percent} %", "middle"))
+    parts.append(_text((left + right) / 2, height - 4, "probability to be wrong; above 50 % flagged", "middle"))
+    return _svg(f"Probability to be wrong: {sum(counts[10:]):,} of {sum(counts):,} labels above 50 %", parts, WIDTH, height)
 
 
 def matrix(values: NDArray[np.float64], label: str) -> Svg:

@@ -15,8 +15,7 @@ from noiseproof.data import Dataset
 from noiseproof.fitting import FittedModel, Leader
 from noiseproof.fitting.verdict import ESTIMATES, SUFFERS
 from noiseproof.io.files import write_whole
-from noiseproof.io.text import printable, without_controls
-from noiseproof.report.audit_page import MAX_EXAMPLES, MAX_SOURCES, MAX_WARNINGS, audit_context, page_templates
+from noiseproof.report.audit_page import MAX_EXAMPLES, MAX_SOURCES, audit_context, render
 from noiseproof.report.charts import Svg
 
 REPORT = "report.html"
@@ -49,35 +48,36 @@ def fit_page(
     if len(recalls) > MAX_RECALLS:
         recalls = sorted(recalls, key=lambda one: 2.0 if one[2] is None else one[2])[:MAX_RECALLS]
     known = [recall for recall in verdict.recalls if recall is not None]
-    paths = None if dataset is None else dataset.train.paths
-    return page_templates().get_template("fit_page.html").render(
-        **audit_context(model.audit, dataset, paths, shown),
-        verdict=verdict,
-        title=short_name(verdict.data),
-        headline=_headline(model),
-        lines=[without_controls(line).replace(" %", "\N{NO-BREAK SPACE}%") for line in verdict.sentences],
-        warnings=[without_controls(text) for text in verdict.notes[:MAX_WARNINGS]],
-        board=board,
-        plain=None if verdict.plain is None else verdict.plain.name,
-        compared=[("the model", verdict.model), *((line.description, line) for line in (verdict.plain,) if line is not None)],
-        estimates=ESTIMATES,
-        tested=any(line.test_accuracy is not None for line in board),
-        gains=accuracies(board, None if verdict.plain is None else verdict.plain.accuracy.value),
-        found=recalls,
-        low_recall=(sum(known) / max(len(known), 1)) - SUFFERS,
-        metric=model.metric.replace("_", " "),
-        facts={printable(key): without_controls(value) for key, value in (facts or {}).items()},
-        commands={text: without_controls(line) for text, line in (commands or {}).items()},
-        made=made,
-    )  # fmt: skip
+    context = audit_context(model.audit, dataset, None if dataset is None else dataset.train.paths, shown)
+    context |= {
+        "verdict": verdict,
+        "title": verdict.data,
+        "headline": _headline(model),
+        "sentences": verdict.sentences,
+        "warnings": verdict.notes,
+        "board": board,
+        "plain": None if verdict.plain is None else verdict.plain.name,
+        "compared": [
+            ("the model", verdict.model),
+            *((line.description, line) for line in (verdict.plain,) if line is not None),
+        ],
+        "estimates": ESTIMATES,
+        "tested": any(line.test_accuracy is not None for line in board),
+        "gains": accuracies(board, None if verdict.plain is None else verdict.plain.accuracy.value),
+        "found": recalls,
+        "low_recall": (sum(known) / max(len(known), 1)) - SUFFERS,
+        "metric": model.metric.replace("_", " "),
+        "made": made,
+    }
+    return render("fit_page.html", context, facts, commands)
 
 
 def _headline(model: FittedModel) -> str:
     verdict = model.verdict
     if not verdict.noisy:
-        return f"{verdict.headline}."
+        return verdict.headline
     gain = f"; the model gains {100 * verdict.gain:.1f} points" if verdict.gains and verdict.gain is not None else ""
-    return f"{verdict.headline}{gain}."
+    return f"{verdict.headline}{gain}"
 
 
 def write_fit(

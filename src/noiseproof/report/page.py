@@ -380,9 +380,9 @@ def report_runs(*places: str | Path, date: str | None = None) -> RunReport:
 
 def page_values(records: Sequence[dict[str, Any]], groups: Sequence[RunGroup]) -> dict[str, Any]:
     """What ``page.html`` inserts, but headline, sections, date, sources and comparisons."""
-    styles: dict[str, int] = {}
-    for group in groups:
-        styles.setdefault(group.name, len(styles))
+    highlighted = [group.name for group in groups if group.loss == "CE" or group.loss.startswith("JAL")]
+    names = sorted(highlighted, key=len) or [group.name for group in groups]
+    styles = {name: k for k, name in enumerate(dict.fromkeys(names))}
     by_title = by_noise(groups)
     curves = {title: _curves(title, members, styles) for title, members in by_title.items()}
     histograms = {title: _histograms(title, members) for title, members in by_title.items()}
@@ -429,7 +429,9 @@ def _curves(title: str, groups: Sequence[RunGroup], styles: Mapping[str, int]) -
     ]
     found = []
     for name, label, level in wanted:
-        curves = [charts.ChartLine(group.name, curve, styles[group.name]) for group in groups if (curve := group.curve(name))]
+        curves = [
+            charts.ChartLine(group.name, curve, styles.get(group.name)) for group in groups if (curve := group.curve(name))
+        ]
         if curves:
             found.append((label, charts.lines(curves, f"{title}, {label}", level)))
     return found
