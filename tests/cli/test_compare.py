@@ -105,10 +105,20 @@ def test_a_loss_that_is_never_right_on_a_class_is_said_to_be_below_the_table():
     y = np.repeat([0, 1], [190, 10])
     x = np.random.default_rng(0).normal(size=(200, 4)) + 2.0 * y[:, None]
     np.savez("rare.npz", x=x, y=y, x_test=x, y_test=y)
-    result = run("ce,mae", "--data", "rare.npz", "--seeds", "1", "--set", "epochs=30", "--jobs", "1")
+    words = ("--data", "rare.npz", "--seeds", "1", "--set", "epochs=30", "--jobs", "1")
+    result = run("ce,mae", *words, "--class-weight", "none")
     assert result.exit_code == 0, result.output
     assert "mae: never right on class 1, which its accuracy hides" in result.output
+    assert "mae: recall in percent: 0 100.0, 1 0.0" in result.output
+    assert "mae: dead run with seed 123, every example is predicted as 0" in result.output
+    assert re.search(r"^mae \(dead\) +none +95\.00 +- +1 +50\.00 +48\.72 ", result.output, re.M)  # F1 by hand: (38/39 + 0) / 2
     assert "ce: never right" not in result.output
+    assert "ce: dead" not in result.output
+    mended = run("ce,mae", *words)
+    assert "mae: mae may collapse onto the majority class, labels are 1:19: tempered class weights, and 3" in mended.output
+    assert "class weights: none for ce, tempered for mae;" in mended.output
+    assert "never right" not in mended.output
+    assert "dead" not in mended.output
 
 
 def test_the_recipes_own_decay_is_said():
@@ -205,7 +215,8 @@ def test_held_out_labels_as_given_are_called_that_and_corrected_for_a_known_nois
         predicted = load(path).predict(x[test].astype(np.float32))
         # T^-1 is [[2, -1, 0], [0, 1, 0], [0, 0, 1]]: a label 0 counts 2 where 0 is predicted, and -1 where 1 is.
         worth = np.where(y[test] == 0, 2.0 * (predicted == 0) - (predicted == 1), predicted == y[test])
-        assert accuracy[loss] == pytest.approx(100 * worth.mean())
+        assert accuracy[loss] == pytest.approx(min(100 * worth.mean(), 100))
+        assert worth.mean() > 1 or loss != "mae"  # so that the estimate is one that no accuracy can be
 
 
 def test_a_is_chosen_for_the_noise_and_the_reason_is_said_and_kept(wrong_labels):
@@ -213,7 +224,7 @@ def test_a_is_chosen_for_the_noise_and_the_reason_is_said_and_kept(wrong_labels)
     assert result.exit_code == 0, result.output
     # Three classes at 0.2: 1 / (0.8 - 0.1) = 1.429.
     assert "jal-ce(a=auto:0.2): a = 14.29, 10 times the 1.429 that theory requires for symmetric:0.2 on 3" in result.output
-    found = [facts for facts in records() if facts.get("notes")]
+    found = [facts for facts in records() if any(note.startswith("a = ") for note in facts.get("notes", ()))]
     assert [facts["recipe"]["loss_options"]["a"] for facts in found] == [14.29]
 
 

@@ -120,10 +120,11 @@ def test_a_run_prints_a_line_for_each_epoch_and_then_the_result():
     )
     assert re.match(r"epoch 1/2  loss \d\.\d{4}  given .* %  clean .* %  test .* %  [\d,]+ examples/s  .* left", epochs[0])
     *_, total, by_class, last, command = result.stdout.splitlines()
-    assert re.match(r"\d+\.\d\d % test accuracy in the last epoch, 2; .* right labels learned; .* memorised", total)
+    metrics = r"\d+\.\d\d % test accuracy in the last epoch, 2; .* % balanced accuracy; .* % macro F1"
+    assert re.match(metrics + "; .* right labels learned; .* memorised", total)
     record = Record.read(Path("runs") / folders()[0])
     shares = enumerate(record.result["accuracy_by_class"])
-    assert by_class == "by class: " + ", ".join(f"{k} {100 * share:.1f} %" for k, share in shares)
+    assert by_class == "recall by class: " + ", ".join(f"{k} {100 * share:.1f} %" for k, share in shares)
     assert last.endswith(f"files in runs/{folders()[0]}")
     assert command == f"for new examples: noiseproof predict runs/{folders()[0]} --data PLACE --out predictions.csv"
 
@@ -150,28 +151,32 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
     for more in ((), ("--quiet",), ("--json",)):
         result = run("ce", "--data", "gap.npz", "--set", "epochs=1", *more)
         assert result.exit_code == 0, result.output
-        assert result.stderr.count("warning: ") == 4
-        assert "warning: class imbalance: class 2 (1.7%) beside 0 (98.3%)" in result.stderr
+        assert result.stderr.count("warning: ") == 3
         assert "warning: no example to train on is of class 1 (labels count from 0" in result.stderr
         assert "warning: no test split, so no test accuracy will be known" in result.stderr
-        assert "warning: never predicted: class 2\n" in result.stderr
-        assert "warning" not in result.stdout.replace('"warnings": ["never predicted: class 2"]', "")
+        assert "warning: dead run: every example is predicted as 0\n" in result.stderr
+        assert "warning" not in result.stdout.replace('"warnings": ["dead run: every example is predicted as 0"]', "")
 
 
-def test_a_rare_class_that_a_robust_loss_loses_is_found_from_a_start_by_cross_entropy():
-    """As docs/how_to/choosing.md: the doubt before the training, the way out after it, and that it works when followed."""
+def test_a_minority_class_that_a_robust_loss_loses_is_found_by_class_weights_and_from_a_start_by_cross_entropy():
+    """As docs/how_to/train.md has it: the default weights it; without, the doubt before the training and the ways out after it."""
     generator = np.random.default_rng(0)
     y, y_test = (generator.permutation(np.arange(count) < 0.08 * count).astype(int) for count in (1000, 400))
     x, x_test = (generator.normal(size=(len(labels), 8)) + 1.5 * labels[:, None] for labels in (y, y_test))
     np.savez("rare.npz", x=x, y=y, x_test=x_test, y_test=y_test)
-    words = ("--data", "rare.npz")
-    lost = run("jal-ce", *words, "--set", "epochs=30", "--every", "30")
+    words = ("--data", "rare.npz", "--set", "epochs=30", "--every", "30")
+    lost = run("jal-ce", *words, "--class-weight", "none")
     assert "warning: class imbalance: class 1 (8.0%) beside 0 (92.0%); a robust loss may never predict it" in lost.stderr
-    assert "warning: never predicted: class 1; train ce with --set epochs=10 first, then this loss from there" in lost.stderr
-    start = Path(json.loads(run("ce", *words, "--set", "epochs=10", "--json").stdout)["folder"]) / "weights.safetensors"
-    found = run("jal-ce", *words, "--set", "epochs=30", "--set", f"weights={start}", "--json")
-    assert json.loads(found.stdout)["result"]["accuracy_by_class"][1] > 0.7
-    assert "never predicted" not in found.stderr
+    assert "warning: dead run: every example is predicted as 0; --class-weight auto" in lost.stderr
+    assert "50.00 % balanced accuracy; 47.92 % macro F1" in lost.stdout  # by hand: (0.96 / 1 / 2 + 0) with F1 of 2 * 368 / 768
+    found = run("jal-ce", *words)
+    assert "jal-ce may collapse onto the majority class, labels are 1:11.5: tempered class weights" in found.stdout
+    assert "warning" not in found.stderr
+    start = Path(json.loads(run("ce", *words[:2], "--set", "epochs=10", "--json").stdout)["folder"]) / "weights.safetensors"
+    warm = run("jal-ce", *words, "--class-weight", "none", "--set", f"weights={start}", "--json")
+    recalls = [record.result["accuracy_by_class"] for folder in folders() if (record := Record.read(Path("runs", folder)))]
+    assert sorted(one[1] > 0.7 for one in recalls) == [False, True, True, True]
+    assert "never predicted" not in warm.stderr
 
 
 @pytest.mark.parametrize(
@@ -239,7 +244,9 @@ def test_a_finished_run_is_shown_again_without_training():
 
 def test_quiet_prints_one_line():
     result = run("digits/ce", *SHORT, "--quiet")
-    assert re.fullmatch(r"\d+\.\d\d % test accuracy in the last epoch, 2\n", result.stdout)
+    assert re.fullmatch(
+        r"\d+\.\d\d % test accuracy in the last epoch, 2; \d+\.\d\d % balanced accuracy; \d+\.\d\d % macro F1\n", result.stdout
+    )
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
 
 

@@ -96,9 +96,9 @@ def test_latex_has_a_row_for_each_loss_with_special_characters_escaped():
     ]
     text = Comparison({"data": "digits"}, results).to_latex()
     lines = [line for line in text.splitlines() if not line.startswith("%")]
-    assert lines[0] == r"\begin{tabular}{llrrrll}"
-    assert r"a\_b(q=0.5) & none & 90.50 & 0.50 & 3 & best & a \\" in lines
-    assert r"ce & l1 5e-05 & 80.00 & - & 1 & 2 of 3 diverged &  \\" in lines
+    assert lines[0] == r"\begin{tabular}{llrrrrrll}"
+    assert r"a\_b(q=0.5) & none & 90.50 & 0.50 & 3 & - & - & best & a \\" in lines
+    assert r"ce & l1 5e-05 & 80.00 & - & 1 & - & - & 2 of 3 diverged &  \\" in lines
     assert lines[-1] == r"\end{tabular}"
 
 

@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
 
-from noiseproof.train import Epoch, Predictions, override, prepare, train
-from noiseproof.train.record import late_fall, warnings_of
+from noiseproof.train import Epoch, Predictions, Record, override, prepare, train
+from noiseproof.train.record import dead_run, late_fall, warnings_of
 from noiseproof.train.run import ClassCounts
 
 
@@ -29,10 +31,52 @@ def test_a_class_that_is_never_predicted_is_a_warning(digits):
 
 def test_a_class_that_is_not_there_to_be_tested_is_not_missed():
     task = SimpleNamespace(train=SimpleNamespace(labels=np.arange(3)), classes=("a", "b", "c"))
-    tested = ClassCounts(seen=np.array([5, 5, 0]), right=np.array([5, 0, 0]), predicted=np.array([10, 0, 0]))
-    last = Predictions(np.ones(3, np.float32), np.zeros(3, np.int64))
+    tested = ClassCounts(seen=np.array([5, 5, 0]), right=np.array([5, 0, 0]), predicted=np.array([9, 0, 1]))
+    last = Predictions(np.ones(3, np.float32), np.array([0, 2, 2]))
     assert warnings_of("ce", task, [], last, tested) == ["never predicted: class 1 (b)"]
-    assert warnings_of("ce", task, [], last, None) == ["never predicted: classes 1 (b), 2 (c)"]
+    assert warnings_of("ce", task, [], last, None) == ["never predicted: class 1 (b)"]
+
+
+def test_the_metrics_by_class_are_those_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    for classes in (2, 5, 9):
+        labels, predicted = generator.integers(0, classes, 60), generator.integers(0, classes, 60) ** 2 // classes
+        labels[labels == 1] = 0  # a class that is predicted and never there
+        counts = ClassCounts(*(np.bincount(one, minlength=classes) for one in (labels, labels[labels == predicted], predicted)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn's, of the class that is not there
+            assert counts.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted))
+        assert counts.macro_f1 == pytest.approx(f1_score(labels, predicted, average="macro"))
+        there = np.unique(labels)
+        expected = recall_score(labels, predicted, labels=there, average=None, zero_division=0)
+        assert [counts.recalls[k] for k in there] == pytest.approx(list(expected))
+        assert counts.recalls[1] is None
+
+
+def test_a_run_that_learned_nothing_is_called_dead():
+    task = SimpleNamespace(train=SimpleNamespace(labels=np.array([0, 0, 1])), classes=("a", "b"))
+    one = Predictions(np.ones(3, np.float32), np.zeros(3, np.int64))
+    two = Predictions(np.ones(3, np.float32), np.array([0, 1, 1]))
+    falls, still = epochs_of([2.0, 1.0, 0.5]), epochs_of([-2.0, -2.001, -2.0])
+    assert dead_run(task, falls, one, None) == "every example is predicted as 0 (a)"
+    assert dead_run(task, falls, two, ClassCounts(*np.array([[3, 0], [3, 0], [0, 3]]))) == "every example is predicted as 1 (b)"
+    assert dead_run(task, falls, two, None) == ""
+    assert dead_run(task, still, two, None) == "the loss did not move from -2"
+    assert dead_run(task, epochs_of([1.0, 1.0]), two, None) == ""
+    task.train.labels = np.zeros(3, np.int64)
+    assert dead_run(task, falls, one, None) == ""
+
+
+def test_a_dead_run_says_so_in_its_record(digits):
+    """Without a learning rate nothing moves."""
+    record = train(override(digits, {"epochs": 3, "lr": 0.0})).record
+    assert record.dead.startswith("the loss did not move from ") or record.dead.startswith("every example is predicted as ")
+    assert record.warnings == [f"dead run: {record.dead}"]
+    assert Record.from_dict(record.as_dict()).dead == record.dead
+    alive = train(override(digits, {"epochs": 8, "loss": "ce", "lr": 0.01})).record
+    assert alive.dead == ""
+    assert "dead" not in alive.as_dict()
+    assert alive.result["balanced_accuracy"] == pytest.approx(np.mean(alive.result["accuracy_by_class"]))
 
 
 def epochs_of(losses, rates=None):

@@ -10,7 +10,7 @@ import typer
 
 from noiseproof.cli.completion import datasets, several_losses
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
-from noiseproof.cli.train import Device, Labels, Model, Noise, Out, TestSize, Threads, Workers
+from noiseproof.cli.train import ClassWeight, Device, Labels, Model, Noise, Out, TestSize, Threads, Workers
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -83,6 +83,7 @@ def compare(
     changes: Changes = None,
     model: Model = None,
     test_size: TestSize = None,
+    class_weight: ClassWeight = None,
     test_noise: TestNoise = None,
     out: Out = Path("runs"),
     device: Device = "auto",
@@ -127,7 +128,7 @@ def compare(
         given = noise_from(noise, labels)
         place, recipe_for = _setting(dataset, data, given)
         settings, options = (
-            changes_from(changes or [], model, test_size),
+            changes_from(changes or [], model, test_size, class_weight),
             RunOptions(device_named(device), workers, threads=threads),
         )
         with ComparisonDisplay(shown) as progress:

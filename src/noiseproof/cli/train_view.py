@@ -14,10 +14,10 @@ from noiseproof.cli.reading import print_columns
 from noiseproof.io.console import Console, ProgressBar, console, duration, printable, warn
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.engine import fast_path_suits
-from noiseproof.train.training_data import WARM_START_HINT, data_warnings, rare_class_warnings
+from noiseproof.train.training_data import CLASS_WEIGHT_HINT, data_warnings, rare_class_warnings
 
-MAX_CLASSES_PRINTED = 20
-"""Of more classes the weakest are printed; the record has the accuracy of each"""
+MAX_CLASSES_PRINTED, LOWEST_RECALLS = 20, 5
+"""Of more classes so many with the lowest recall are printed; the record has the recall of each"""
 
 
 def print_recipe(plan: RunPlan, as_json: bool) -> None:
@@ -144,9 +144,10 @@ class RunDisplay(ProgressBar, Callback):
 
 
 def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:
-    rare = record.recipe["loss"] != "ce" and any(rare_class_warnings(task.train.labels, task.classes))
+    lost = record.recipe["loss"] != "ce" and any(rare_class_warnings(task.train.labels, task.classes))
+    lost = lost and record.recipe.get("class_weight") is None
     for text in record.warnings:
-        warn(f"{text}; {WARM_START_HINT}" if rare and text.startswith("never predicted") else text)
+        warn(f"{text}; {CLASS_WEIGHT_HINT}" if lost and text.startswith(("never predicted", "dead run")) else text)
     if as_json:
         typer.echo(as_json_text(record, folder))
         return
@@ -162,14 +163,14 @@ def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, 
 
 
 def class_line(record: Record, classes: Sequence[str]) -> str:
-    """The test accuracy of each class; of many classes the three weakest."""
+    """The recall of each class on the test split; of many classes the lowest."""
     found = record.result.get("accuracy_by_class") or []
     shares = [(share, k) for k, share in enumerate(found) if share is not None]
     if not shares or len(found) != len(classes):
         return ""
     many = len(shares) > MAX_CLASSES_PRINTED
-    what = "weakest classes" if many else "by class"
-    shown = sorted(shares)[:3] if many else shares
+    what = f"lowest recall of {len(shares)} classes" if many else "recall by class"
+    shown = sorted(shares)[:LOWEST_RECALLS] if many else shares
     return f"{what}: " + ", ".join(f"{printable(classes[k])} {100 * share:.1f} %" for share, k in shown)
 
 
@@ -182,6 +183,8 @@ def result_line(record: Record) -> str:
 
     parts = [
         percent("test_accuracy", f"test accuracy in the last epoch, {result.get('epoch')}"),
+        percent("balanced_accuracy", "balanced accuracy"),
+        percent("macro_f1", "macro F1"),
         *(percent(f"{name}_accuracy", f"on {name}") for name in record.task.get("other_tests", ())),
         percent("right_labels_learned", "of the right labels learned"),
         percent("wrong_labels_memorised", "of the wrong labels memorised"),
@@ -193,7 +196,6 @@ def result_line(record: Record) -> str:
 
 def as_json_text(record: Record, folder: Path) -> str:
     facts = record.as_dict()
-    kept = {
-        key: facts[key] for key in ("status", "message", "warnings", "notes", "result", "seconds", "recipe") if key in facts
-    }
+    names = ("status", "message", "dead", "warnings", "notes", "result", "seconds", "recipe")
+    kept = {key: facts[key] for key in names if key in facts}
     return json.dumps({"folder": str(folder), **kept})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,9 @@ from noiseproof.comparison.runs import (
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.data.opening import DataOptions
 from noiseproof.data.registry import named_in_memory
+from noiseproof.theory.choice import AUTO
 from noiseproof.train import Recipe, RunOptions, RunStore, TrainingData, override, own_recipe, resolve_auto, with_noise
+from noiseproof.train.class_weights import ClassWeight
 from noiseproof.train.network import check_model
 from noiseproof.train.plan import defining
 from noiseproof.train.runs import recipe_key
@@ -44,6 +47,7 @@ def compare(
     seeds: int | Sequence[int] = 5,
     regularisation: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
+    class_weight: ClassWeight = AUTO,
     test_noise: str | None = None,
     out: str | Path = "runs",
     jobs: int | None = None,
@@ -67,6 +71,9 @@ def compare(
         seeds: How many seeds, or which; intervals need three, the bootstrap six.
         regularisation: Train each loss with each of these: ``"l1:5e-5,l2:1e-4,none"``. None keeps the recipe's own.
         settings: Changes to all recipes: ``{"epochs": 50, "model": "mlp", "test_size": 0.2}``.
+        class_weight: None, ``"balanced"``, ``"logit-adjustment"`` or weights by class for all losses. By default losses that
+            collapse onto the majority class are trained with weights, if labels are imbalanced; recipes of
+            ``recipe_for`` keep what they say.
         test_noise: How wrong the test labels are, to correct for it: ``0.3``, ``symmetric:0.3``, a matrix's file or an
             audit's folder.
         out: The folder of runs.
@@ -91,6 +98,8 @@ def compare(
         ['ce', 'mae']
     """
     changes, options = dict(settings or {}), options or RunOptions()
+    if recipe_for is None or class_weight != AUTO:
+        changes = {"class_weight": class_weight, **changes}
     chosen, strengths = parse_losses(_joined(losses)), parse_regularisation(_joined(regularisation))
     _check_settings(changes, regularisation is not None)
     dataset = open_dataset(data, data_folder, **reading)
@@ -105,15 +114,21 @@ def compare(
         return with_noise(dataset, recipe, data_root(data_folder))
 
     every = range(FIRST_SEED, FIRST_SEED + seeds) if isinstance(seeds, int) else seeds
-    competitors: dict[str, Competitor] = {}
-    for shown, loss, given in chosen:
-        for strength in strengths:
+    recipes: list[tuple[str, dict[int, Recipe]]] = [(shown, {}) for shown, _, _ in chosen for _ in strengths]
+    for seed in every:
+        task: TrainingData | None = None  # which all losses share
+        for (_, of_seed), ((_, loss, given), strength) in zip(recipes, itertools.product(chosen, strengths), strict=True):
             changed = {"loss": loss, **changes, **strength, **{f"loss.{key}": value for key, value in given.items()}}
-            recipes = {seed: override(recipe_for(loss, seed), changed) for seed in every}
-            one = Competitor(shown, {seed: resolve_auto(r, data_of(r)) if r.has_auto else r for seed, r in recipes.items()})
-            if (key := recipe_key(one.recipe.as_dict())) in competitors:
-                raise ValueError(f"{shown} with regularisation {one.regularisation} is there twice")
-            competitors[key] = one
+            recipe = override(recipe_for(loss, seed), changed)
+            if recipe.has_auto:
+                task = task or data_of(recipe)
+                recipe = resolve_auto(recipe, task)
+            of_seed[seed] = recipe
+    competitors: dict[str, Competitor] = {}
+    for one in (Competitor(shown, of_seed) for shown, of_seed in recipes):
+        if (key := recipe_key(one.recipe.as_dict())) in competitors:
+            raise ValueError(f"{one.loss} with regularisation {one.regularisation} is there twice")
+        competitors[key] = one
     runs = ComparisonRuns(list(competitors.values()), data_of, RunStore(out), data_folder, options, test_noise, held)
     with named_in_memory(held):
         return _compared(runs, jobs, progress)
@@ -134,7 +149,7 @@ def _compared(runs: ComparisonRuns, jobs: int | None, progress: ComparisonProgre
     recipe, missing = runs.competitors[0].recipe, runs.missing()
     check_model(recipe, runs.data)
     if progress is not None:
-        for text in data_warnings(recipe, runs.data):
+        for text in dict.fromkeys(text for one in runs.competitors for text in data_warnings(one.recipe, runs.data)):
             progress.on_warning(text)
         progress.on_begin(runs.describe(len(missing)), len(missing))
     errors = runs.train(missing, jobs, progress)

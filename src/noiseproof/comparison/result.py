@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,12 @@ from noiseproof.comparison.paired import (
     Sample,
     rank_paired,
 )
+from noiseproof.io.text import excerpt
 
-HEADER = ("loss", "regularisation", "mean", "std", "n", "difference to the best", "group")
-NUMBER_COLUMNS = (2, 3, 4)
+HEADER = ("loss", "regularisation", "mean", "std", "n", "balanced", "macro F1", "difference to the best", "group")
+NUMBER_COLUMNS = (2, 3, 4, 5, 6)
+MAX_RECALLS_PRINTED = 6
+"""Of more classes those with the lowest recall are printed"""
 LATEX_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     c: f"\\{c}" for c in "&%$#_{}"
 }
@@ -38,6 +42,11 @@ class CompetitorResult:
         diverged: Seeds whose runs diverged.
         failed: Seeds whose runs failed.
         missed_classes: Classes that its runs never predict correctly, which an accuracy over all classes hides.
+        balanced: Balanced accuracies in percent, by seed, where they are known.
+        macro_f1: The same of macro F1.
+        recalls: The mean recall of each class in percent, by name.
+        dead: Why runs have learned nothing, by seed.
+        class_weight: What its runs did about class imbalance, in words.
 
     >>> CompetitorResult("ce", "none", {1: 95.1}, diverged=(2,)).missing
     '1 of 2 diverged'
@@ -50,6 +59,31 @@ class CompetitorResult:
     failed: tuple[int, ...] = ()
     missed_classes: str = ""
     """The classes that its runs never predict correctly, which an accuracy over all classes hides"""
+    balanced: Mapping[int, float] = field(default_factory=dict)
+    macro_f1: Mapping[int, float] = field(default_factory=dict)
+    recalls: Mapping[str, float] = field(default_factory=dict)
+    dead: Mapping[int, str] = field(default_factory=dict)
+    class_weight: str = "none"
+
+    @property
+    def shown(self) -> str:
+        """The name, and how many of its runs are dead."""
+        if not self.dead:
+            return self.loss
+        return f"{self.loss} ({'dead' if len(self.dead) == len(self.accuracies) else f'{len(self.dead)} dead'})"
+
+    @property
+    def recall_text(self) -> str:
+        """The recall of each class; of many classes the lowest.
+
+        >>> CompetitorResult("ce", "none", {1: 95.1}, recalls={"cat": 91.26, "dog": 99.0}).recall_text
+        'recall in percent: cat 91.3, dog 99.0'
+        """
+        found, many = list(self.recalls.items()), len(self.recalls) > MAX_RECALLS_PRINTED
+        if many:
+            found = sorted(found, key=lambda one: one[1])[:MAX_RECALLS_PRINTED]
+        what = f"lowest recall in percent, of {len(self.recalls)} classes: " if many else "recall in percent: "
+        return what + ", ".join(f"{excerpt(name, 40)} {share:.1f}" for name, share in found) if found else ""
 
     @property
     def complete(self) -> bool:
@@ -137,6 +171,11 @@ class Comparison:
                     "diverged": one.diverged,
                     "failed": one.failed,
                     "missed": one.missed_classes,
+                    "balanced": _mean(one.balanced),
+                    "macro_f1": _mean(one.macro_f1),
+                    "recalls": dict(one.recalls),
+                    "dead": dict(one.dead),
+                    "class_weight": one.class_weight,
                 }
             )
         return found
@@ -179,12 +218,18 @@ class Comparison:
                 f"are corrected for the number of pairs{many}",
                 "the seeds are the unit: other seeds on these data, not other data",
             ]
-        notes += [
-            f"{self._name(one)}: {one.missed_classes}, which its accuracy hides"
-            for one in self.competitors
-            if one.missed_classes
-        ]
+        if any(one.balanced for one in self.competitors):
+            notes.append("balanced: balanced accuracy, the mean recall of the classes; macro F1: the mean of their F1")
+        if any(one.class_weight != "none" for one in self.competitors):
+            weights = (f"{one.class_weight} for {self._name(one)}" for one in self.competitors)
+            notes.append(f"class weights: {', '.join(weights)}; --class-weight none or balanced is the same for all")
+        notes += [f"{self._name(one)}: {one.recall_text}" for one in self.competitors if one.recalls]
         for one in self.competitors:
+            for why in dict.fromkeys(one.dead.values()):
+                dead = ", ".join(str(seed) for seed, text in one.dead.items() if text == why)
+                notes.append(f"{self._name(one)}: dead run with seed {dead}, {why}")
+            if one.missed_classes:
+                notes.append(f"{self._name(one)}: {one.missed_classes}, which its accuracy hides")
             for what, seeds in (("diverged", one.diverged), ("failed", one.failed)):
                 if seeds:
                     rest = "; mean of the others" if one.accuracies else ""
@@ -199,7 +244,9 @@ class Comparison:
             mean = "-" if sample is None else f"{sample.mean:.2f}"
             deviation = "-" if sample is None or sample.std is None else f"{sample.std:.2f}"
             difference = _difference(one, ranked) if place or ranked is None else "best"
-            rows.append((one.loss, one.regularisation, mean, deviation, str(len(one.accuracies)), difference, letters))
+            shares = ["-" if (value := _mean(of)) is None else f"{value:.2f}" for of in (one.balanced, one.macro_f1)]
+            n = str(len(one.accuracies))
+            rows.append((one.shown, one.regularisation, mean, deviation, n, *shares, difference, letters))
         return rows
 
     def __str__(self) -> str:
@@ -218,7 +265,7 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """The setting, the table, the verdict and the notes as Markdown."""
-        rows = [HEADER, ("---", "---", "---:", "---:", "---:", "---", "---"), *self._cells()]
+        rows = [HEADER, tuple("---:" if k in NUMBER_COLUMNS else "---" for k in range(len(HEADER))), *self._cells()]
         table = "\n".join(f"| {' | '.join(' '.join(cell.split()) for cell in row)} |" for row in rows)
         setting = ", ".join(f"{key} {value}" for key, value in self.setting.items() if key != "seeds")
         return "\n\n".join([setting, table, f"**{self.verdict()}**", "\n".join(f"- {note}" for note in self.notes())])
@@ -232,12 +279,16 @@ class Comparison:
         head, body = " & ".join(HEADER), "".join(f"{row} \\\\\n" for row in rows)
         notes = "".join(f"% {' '.join(note.split())}\n" for note in (self.verdict(), *self.notes()))
         rules = f"\\toprule\n{head} \\\\\n\\midrule\n{body}\\bottomrule\n"
-        return f"{notes}\\begin{{tabular}}{{llrrrll}}\n{rules}\\end{{tabular}}"
+        return f"{notes}\\begin{{tabular}}{{llrrrrrll}}\n{rules}\\end{{tabular}}"
 
     def to_json(self) -> str:
         """The setting, :meth:`table`, the verdict and the notes as one JSON object."""
         facts = {"setting": self.setting, "losses": self.table(), "verdict": self.verdict(), "notes": self.notes()}
         return json.dumps(facts, indent=1)
+
+
+def _mean(values: Mapping[int, float]) -> float | None:
+    return fmean(values.values()) if values else None
 
 
 def _difference(one: CompetitorResult, ranked: RankedCompetitor | None) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Protocol
 
 import numpy as np
@@ -197,7 +198,20 @@ class ComparisonRuns:
                 raise ValueError(f"{run.folder}: its record is finished and contains no test accuracy; move it away")
             accuracies[seed] = 100 * (share if self.test_noise is None else self._corrected(run, one.recipes[seed]))
         missed = describe_missed_classes(run.facts for run in finished.values())
-        return CompetitorResult(one.loss, one.regularisation, accuracies, diverged, failed, missed)
+        results = {seed: run.facts["result"] for seed, run in finished.items()}
+        recalls = {seed: found for seed, result in results.items() if (found := result.get("accuracy_by_class"))}
+        if self.test_noise is not None:  # they are by the noisy labels, for which the accuracy alone is corrected
+            results, recalls = {}, {}
+        by_class = zip(self.data.classes, zip(*recalls.values(), strict=True), strict=True)
+        choice = one.recipe.class_weight
+        return CompetitorResult(
+            *(one.loss, one.regularisation, accuracies, diverged, failed, missed),
+            balanced={seed: 100 * fmean(share for share in found if share is not None) for seed, found in recalls.items()},
+            macro_f1={seed: 100 * result["macro_f1"] for seed, result in results.items() if "macro_f1" in result},
+            recalls={name: 100 * fmean(found) for name, found in by_class if None not in found} if recalls else {},
+            dead={seed: run.facts["dead"] for seed, run in finished.items() if run.facts.get("dead")},
+            class_weight=choice if isinstance(choice, str) else "by class" if choice else "none",
+        )
 
     def _corrected(self, run: StoredRun, recipe: Recipe) -> float:
         """The accuracy on clean labels of a finished run, from its predictions of the test split and the labels there."""
@@ -211,7 +225,7 @@ class ComparisonRuns:
             predicted.append(logits.argmax(1).cpu().numpy())
         value, error = clean_accuracy(np.concatenate(predicted), test.labels[np.concatenate(seen)], noise)
         self.standard_errors.append(error)
-        return value
+        return min(max(value, 0.0), 1.0)  # of few labels the estimate can be beyond what an accuracy can be
 
     def test_notes(self) -> list[str]:
         """What to know of the labels that losses are tested on, once the results are there."""
@@ -221,7 +235,7 @@ class ComparisonRuns:
             return [
                 f"corrected for {self.test_noise_text}: an estimate of the accuracy on clean labels, right on average if the "
                 f"noise depends on the class alone; its standard error is {typical} a run, from labels that are the same for "
-                f"all losses; {PAGE}"
+                f"all losses; no more than 100 is shown; {PAGE}"
             ]
         if not recipe.test_size or data.clean is not None or data.test is None:
             return []
@@ -259,7 +273,8 @@ def _in_words(outcome: AnyOutcome) -> tuple[str, bool]:
     if isinstance(outcome, Exception):
         return str(outcome) if isinstance(outcome, WorkerError) else f"{type(outcome).__name__}: {outcome}", True
     facts = outcome.record.result if isinstance(outcome, Outcome) else outcome["result"]
-    return f"{100 * (facts['test_accuracy'] or 0):.2f} %", False
+    balanced = f", balanced {100 * facts['balanced_accuracy']:.2f} %" if "balanced_accuracy" in facts else ""
+    return f"{100 * (facts['test_accuracy'] or 0):.2f} %{balanced}", False
 
 
 def parse_losses(text: str) -> list[tuple[str, str, dict[str, str]]]:

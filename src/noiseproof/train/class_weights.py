@@ -2,13 +2,14 @@
 
 None                every example counts alike
 "balanced"          an example of class k counts ``N / (K n_k)``, where ``n_k`` of the ``N`` labels are of class k
+"tempered"          that to the power of ``1 - 1/K``: the root for two classes, nearly as balanced for many
 "logit-adjustment"  ``log(n_k / N)`` is added to logit k in training, and left out in prediction (Menon et al., ICLR 2021)
 {class: weight}     factors by the names of the classes; a class that is not named counts 1
-"auto"              the first of these that the loss and the labels need, see :func:`choose_class_weight`
+"auto"              what the loss and the labels need, see :func:`choose_class_weight`
 
-Counts are those of the labels as given, wrong ones too: the clean ones are not known. With two classes the balanced error of
-noisy labels has the same minimiser as that of clean ones (Menon et al., ICML 2015), so balanced weights by noisy counts are
-right. With more classes they count a minority class for less than its clean labels would ask, as wrong labels swell it.
+Counts are those of the labels as given, wrong ones too: the clean ones are not known. With symmetric noise on two classes the
+wrong labels of a minority class, weighted to balance, count nearly as much as the correct labels around them, and much of the
+majority class is lost. Hence the power: of K classes a label is mistaken for one of K - 1.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from noiseproof.io.text import and_more, did_you_mean
-from noiseproof.losses import RobustLoss
+from noiseproof.losses import RobustLoss, create_loss
 
-__all__ = ["ClassWeight", "check_class_weight", "choose_class_weight", "class_weights", "with_class_weight"]
+__all__ = ["ClassWeight", "check_class_weight", "choose_class_weight", "class_weights", "training_loss"]
 
 ClassWeight = str | Mapping[str, float] | None
-CHOICES = ("auto", "balanced", "logit-adjustment")
+CHOICES = ("auto", "balanced", "tempered", "logit-adjustment")
 IMBALANCE = 1.5
 """Times as many labels of the most frequent class as of the rarest from which on ``auto`` weights classes"""
-WITHOUT_COLLAPSE = ("ce", "fl")
+WITHOUT_COLLAPSE = ("ce", "fl", "ece", "efl", "ce+lc")
 """Losses that predict a minority class without weights: docs/train.md contains the measurements"""
 
 
@@ -55,18 +56,19 @@ def class_weights(choice: ClassWeight, counts: ArrayLike, classes: Sequence[str]
     """The factor of each class's loss.
 
     Args:
-        choice: None, "balanced", "logit-adjustment" or weights by name.
+        choice: None, "balanced", "tempered", "logit-adjustment" or weights by name.
         counts: How many labels are of each class, ``[K]``.
         classes: Their names, for weights by name.
 
     Returns:
-        ``[K]``; None where all classes count alike. A class without labels has the weight 1.
+        ``[K]``; None where all classes count alike. But for weights by name their mean over the labels is 1; a class without
+        labels has no part in it.
 
     Raises:
         ValueError: A class of the weights is none of the data's.
 
-    >>> class_weights("balanced", [90, 10]).round(3)
-    array([0.556, 5.   ])
+    >>> class_weights("balanced", [90, 10]).round(3), class_weights("tempered", [90, 10]).round(3)
+    (array([0.556, 5.   ]), array([0.833, 2.5  ]))
     """
     counts = np.asarray(counts, np.float64)
     if isinstance(choice, Mapping):
@@ -74,11 +76,11 @@ def class_weights(choice: ClassWeight, counts: ArrayLike, classes: Sequence[str]
             hint = did_you_mean(unknown[0], list(classes)).rstrip() or f"they are {and_more(list(classes))}"
             raise ValueError(f"class_weight: the data have no class {unknown[0]!r}; {hint}")
         return np.array([choice.get(name, 1.0) for name in classes], np.float64)
-    if choice != "balanced":
+    if choice not in ("balanced", "tempered"):
         return None
-    present = counts > 0
-    weights = np.ones(len(counts))
-    weights[present] = counts.sum() / (present.sum() * counts[present])
+    present, weights = counts > 0, np.ones(len(counts))
+    weights[present] = counts[present] ** (-1.0 if choice == "balanced" else 1 / len(counts) - 1)
+    weights[present] *= counts.sum() / (counts @ weights)
     return weights
 
 
@@ -98,14 +100,67 @@ class AdjustedLogits(RobustLoss):
         found: Tensor = self.loss(logits + self.log_prior, target, **unknown)
         return found
 
+    def constant(self, classes: int) -> float:
+        """That of the loss."""
+        return self.loss.constant(classes)
+
     def __repr__(self) -> str:
         return f"{self.loss!r} of adjusted logits"
 
 
-def with_class_weight(loss: RobustLoss, choice: ClassWeight, counts: ArrayLike, classes: Sequence[str] = ()) -> RobustLoss:
-    """The loss to train with: the loss itself, with its weights set, or on adjusted logits."""
+class WarmStart(RobustLoss):
+    """Cross entropy for the first epochs, another loss for the others.
+
+    Both are computed in every epoch, and one is chosen on the device, so that a step in a CUDA graph can change it.
+    """
+
+    warm: Tensor
+
+    def __init__(self, start: RobustLoss, loss: RobustLoss, epochs: int) -> None:
+        super().__init__()
+        self.start, self.loss, self.epochs = start, loss, epochs
+        self.register_buffer("warm", torch.tensor(True))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell both losses which epoch begins, and choose one."""
+        super().set_epoch(epoch)
+        self.warm.fill_(epoch < self.epochs)
+
+    def constant(self, classes: int) -> float:
+        """That of the loss of this epoch."""
+        return (self.start if self.warm else self.loss).constant(classes)
+
+    def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
+        """The loss of this epoch."""
+        return torch.where(self.warm, self.start(logits, target, **unknown), self.loss(logits, target, **unknown))
+
+    def __repr__(self) -> str:
+        return f"{self.loss!r} after {self.epochs} epochs of {self.start!r}"
+
+
+def training_loss(
+    loss: RobustLoss, choice: ClassWeight, counts: ArrayLike, classes: Sequence[str] = (), warm_epochs: int = 0
+) -> RobustLoss:
+    """The loss to train with: the loss itself where nothing is done about class imbalance.
+
+    Args:
+        loss: The loss, whose weights are set.
+        choice: None, "balanced", "tempered", "logit-adjustment" or weights by name.
+        counts: How many labels are of each class, ``[K]``.
+        classes: Their names, for weights by name.
+        warm_epochs: How many epochs to start with on cross entropy, with the same weights.
+
+    Returns:
+        A loss of logits and target.
+
+    Raises:
+        ValueError: The choice is "auto", or a class of the weights is none of the data's.
+    """
     if choice == "auto":
         raise ValueError("class_weight is still auto: noiseproof.train.resolve_auto chooses it for the data")
+    if warm_epochs:
+        start, loss = (training_loss(one, choice, counts, classes) for one in (create_loss("ce"), loss))
+        return WarmStart(start, loss, warm_epochs)
     if choice == "logit-adjustment":
         return AdjustedLogits(loss, counts)
     if (weights := class_weights(choice, counts, classes)) is not None:
@@ -113,22 +168,24 @@ def with_class_weight(loss: RobustLoss, choice: ClassWeight, counts: ArrayLike, 
     return loss
 
 
-def choose_class_weight(loss: str, counts: ArrayLike) -> tuple[ClassWeight, str]:
+def choose_class_weight(loss: str, counts: ArrayLike, epochs: int) -> tuple[ClassWeight, int, str]:
     """What ``auto`` is for a loss and so many labels of each class.
 
     Args:
         loss: A name of the catalogue; nothing is chosen for a loss of one's own.
         counts: How many labels are of each class, ``[K]``.
+        epochs: Of the whole training.
 
     Returns:
-        "balanced" or None, and the reason; no reason where nothing changes.
+        "tempered", how many epochs to start with on cross entropy, and the reason; or None, 0 and no reason.
 
-    >>> choose_class_weight("jal-ce", [90, 10])[0], choose_class_weight("jal-ce", [50, 50])[0]
-    ('balanced', None)
+    >>> choose_class_weight("jal-ce", [90, 10], 100)[:2], choose_class_weight("jal-ce", [50, 50], 100)[:2]
+    (('tempered', 10), (None, 0))
     """
     counts = np.asarray(counts, np.float64)
     present = counts[counts > 0]
     if len(present) < 2 or present.max() < IMBALANCE * present.min() or loss in WITHOUT_COLLAPSE or ":" in loss:
-        return None, ""
-    ratio = f"1:{present.max() / present.min():.3g}"
-    return "balanced", f"class_weight=balanced: {loss} may collapse onto the majority class where labels are {ratio}."
+        return None, 0, ""
+    ratio, warm = f"1:{present.max() / present.min():.3g}", epochs // 10
+    start = f", and {warm} epochs of cross entropy first" * bool(warm)
+    return "tempered", warm, f"{loss} may collapse onto the majority class, labels are {ratio}: tempered class weights{start}."

@@ -25,6 +25,7 @@ from noiseproof.train.record import (
     RECORD,
     WEIGHTS,
     Record,
+    dead_run,
     environment,
     result_of,
     warnings_of,
@@ -259,7 +260,7 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
-        loss, seconds = facts.loss - self.record.loss_constant, round(time.perf_counter() - start, 4)
+        loss, seconds = facts.loss - run.criterion.constant(len(self.task.classes)), round(time.perf_counter() - start, 4)
         facts = replace(facts, loss=loss, test_accuracy=accuracy, seconds=seconds)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
@@ -271,7 +272,8 @@ class Loop:
         last = self.predictions[self.recipe.epochs]
         self.record.result = result_of(self.task, self.record.epochs[-1], last, run.tested)
         self.record.result |= {f"{name}_accuracy": run.accuracy_on(split) for name, split in self.task.other_tests.items()}
-        self.record.warnings = warnings_of(self.recipe.loss, self.task, self.record.epochs, last, run.tested)
+        seen = self.task, self.record.epochs[self.recipe.warm_epochs :], last, run.tested
+        self.record.dead, self.record.warnings = dead_run(*seen), warnings_of(self.recipe.loss, *seen)
         if self.output is not None:
             self._write_results(run, self.output)
         self.record.status = "finished"

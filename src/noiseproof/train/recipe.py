@@ -60,8 +60,9 @@ class Recipe:
         size: For image files: height and width that they are resized to; None is the augmentation's own, 224x224.
         data_options: How a table is read, as :func:`noiseproof.data.open_dataset` takes it: label, columns, test, split_column,
             drop_unlabelled, encoder.
-        class_weight: What is done about class imbalance: balanced, logit-adjustment, weights by class, or auto, chosen for the
-            loss and the labels before the run starts; see :mod:`noiseproof.train.class_weights`.
+        class_weight: What is done about class imbalance: balanced, tempered, logit-adjustment, weights by class, or auto,
+            which is chosen for the loss and the labels before the run starts; see :mod:`noiseproof.train.class_weights`.
+        warm_epochs: So many epochs of cross entropy come first: a robust loss that starts from scratch may lose a class.
         why: How options that were left open were chosen; no part of what is trained.
 
     Raises:
@@ -99,6 +100,7 @@ class Recipe:
     size: tuple[int, int] | None = None
     data_options: Mapping[str, Any] = field(default_factory=dict)
     class_weight: ClassWeight = None
+    warm_epochs: int = 0
     why: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +117,8 @@ class Recipe:
             raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         if self.clip == 0:
             raise ValueError("clip must be above 0, or none, got 0")
+        if not 0 <= self.warm_epochs <= self.epochs:
+            raise ValueError(f"warm_epochs must be in [0, {self.epochs}], got {self.warm_epochs}")
         if not 0 <= self.test_size < 1:
             raise ValueError(f"test_size must be in [0, 1), got {self.test_size}")
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
@@ -288,7 +292,7 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
     if name == "class_weight" and ":" in text:
         pairs = [part.rpartition(":") for part in text.split(",")]
         return _read(text) if text.startswith("{") else {key.strip(): _read(weight) for key, _, weight in pairs}
-    if name.endswith("_epochs"):
+    if name == "confidence_epochs":
         return tuple(_read(part) for part in text.split(",")) if text else ()
     if name == "size":
         return [_read(part) for part in re.split("[x,]", text.strip("[]"))]
@@ -305,7 +309,7 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, Mapping):
             raise TypeError(f"{name} must be options by name, got {value!r}")
         return dict(value)
-    if name.endswith("_epochs"):
+    if name == "confidence_epochs":
         if not isinstance(value, list | tuple) or not all(type(epoch) is int for epoch in value):
             raise TypeError(f"{name} must be whole numbers, got {value!r}")
         return tuple(sorted(set(value)))

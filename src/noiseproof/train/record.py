@@ -30,7 +30,7 @@ RECORD_FORMAT = 1
 RECORD, WEIGHTS, CONFIDENCE, CHECKPOINT = "record.json", "weights.safetensors", "confidence.npz", "checkpoint.safetensors"
 ENCODER = "encoder.safetensors"
 """The files in the folder of a run"""
-OPTIONAL_KEYS = ("warnings", "loss_constant", "notes", "files")
+OPTIONAL_KEYS = ("dead", "warnings", "loss_constant", "notes", "files")
 """Fields that records of before do not have; they are left out where they are empty"""
 REQUIRED_KEYS = ("recipe", "task", "result")
 Status = Literal["running", "finished", "diverged"]
@@ -52,6 +52,7 @@ class Record:
         status: running, finished or diverged.
         message: Why it diverged.
         loss: The loss with all its options: the recipe has only those that were given.
+        dead: Why a finished run has learned nothing: one class is predicted, or the loss did not move. Empty for others.
         warnings: What a total hides: a class that is never predicted, a loss that was still falling.
         loss_constant: What the loss of every example contains, AMSE's (a - 1)^q / K say; the epochs' losses are without it.
         notes: Why options have the values that were chosen for them, where ``auto`` was asked for.
@@ -65,6 +66,7 @@ class Record:
 
     status: Status = "running"
     message: str = ""
+    dead: str = ""
     warnings: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     recipe: dict[str, Any]
@@ -203,11 +205,11 @@ RULES: dict[str, Rule] = {
     "task": ({"noise": ({"hash": (TEXT_RULE,), "rate": (SHARE_RULE,)},)},),
     "environment": ({},),
     "seconds": ({"*": NUMBER_RULE},),
-    "result": {"*_accuracy": (SHARE_RULE,), "accuracy_by_class": [(SHARE_RULE,)]},
+    "result": {"*_accuracy": (SHARE_RULE,), "macro_f1": (SHARE_RULE,), "accuracy_by_class": [(SHARE_RULE,)]},
     "curve": ({"*": ([(SHARE_RULE,)],)},),
     "files": {"*": TEXT_RULE},
     "epochs": [EPOCH_RULES],
-    **dict.fromkeys(("message", "loss"), TEXT_RULE),
+    **dict.fromkeys(("message", "dead", "loss"), TEXT_RULE),
     "warnings": [TEXT_RULE],
     "notes": [TEXT_RULE],
     "loss_constant": NUMBER_RULE,
@@ -338,15 +340,42 @@ def result_of(task: TrainingData, epoch: Epoch, last: Predictions, tested: Class
             "wrong_labels_memorised": _share(agrees[wrong]),
         }
     if tested is not None:
-        counts = zip(tested.right.tolist(), tested.seen.tolist(), strict=True)
-        result["accuracy_by_class"] = [right / count if count else None for right, count in counts]
+        result |= {"balanced_accuracy": tested.balanced_accuracy, "macro_f1": tested.macro_f1}
+        result["accuracy_by_class"] = tested.recalls
     return result
+
+
+STILL_LOSS = 1e-3
+"""A loss whose epochs differ by less than this share of the largest did not move"""
+
+
+def dead_run(task: TrainingData, epochs: Sequence[Epoch], last: Predictions, tested: ClassCounts | None) -> str:
+    """Why a run that ended has learned nothing; nothing if it has learned something.
+
+    Args:
+        task: Its data.
+        epochs: Its epochs.
+        last: Its predictions of the training examples.
+        tested: Its counts on the test split, if there is one.
+
+    Returns:
+        That one class is predicted for every example, or that the loss did not move.
+    """
+    predicted = np.flatnonzero(np.bincount(last.predicted) if tested is None else tested.predicted)
+    if len(predicted) == 1 and len(np.unique(task.train.labels)) > 1:
+        return f"every example is predicted as {_class_in_words(task, int(predicted[0]))}"
+    losses = [epoch.loss for epoch in epochs]
+    if len(losses) > 2 and max(losses) - min(losses) <= STILL_LOSS * max(map(abs, losses)):
+        return f"the loss did not move from {losses[0]:.4g}"
+    return ""
 
 
 def warnings_of(
     loss: str, task: TrainingData, epochs: Sequence[Epoch], last: Predictions, tested: ClassCounts | None
 ) -> list[str]:
     """Sentences for the user, none if all is well."""
+    if dead := dead_run(task, epochs, last, tested):
+        return [f"dead run: {dead}"]
     found = []
     if never := _never_predicted(task, last, tested):
         found.append(f"never predicted: class{'es' * (len(never) > 1)} {and_more(never)}")
@@ -365,8 +394,11 @@ def _never_predicted(task: TrainingData, last: Predictions, tested: ClassCounts 
         predicted = np.bincount(last.predicted, minlength=classes)
     else:
         there, predicted = there & (tested.seen > 0), tested.predicted
-    names = {int(k): task.classes[k] for k in np.flatnonzero(there & (predicted == 0))}
-    return [str(k) if name == str(k) else f"{k} ({printable(name)})" for k, name in names.items()]
+    return [_class_in_words(task, int(k)) for k in np.flatnonzero(there & (predicted == 0))]
+
+
+def _class_in_words(task: TrainingData, k: int) -> str:
+    return str(k) if (name := task.classes[k]) == str(k) else f"{k} ({printable(name)})"
 
 
 def late_fall(epochs: Sequence[Epoch]) -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from noiseproof.data import Examples
 from noiseproof.models.base import Classifier
 from noiseproof.train.batch_loader import Batch, BatchLoader, FileLoader, MemoryLoader, Transforms
-from noiseproof.train.class_weights import with_class_weight
+from noiseproof.train.class_weights import training_loss
 from noiseproof.train.engine import (
     Engine,
     EngineInputs,
@@ -85,6 +86,27 @@ class ClassCounts(NamedTuple):
     right: NDArray[np.int64]
     predicted: NDArray[np.int64]
 
+    @property
+    def recalls(self) -> list[float | None]:
+        """Of each class the share of its examples that was predicted right; None of a class without examples."""
+        counts = zip(self.right.tolist(), self.seen.tolist(), strict=True)
+        return [right / count if count else None for right, count in counts]
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean recall of the classes that have examples."""
+        return fmean(share for share in self.recalls if share is not None)
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of the classes' F1, twice the right predictions by the examples and predictions together.
+
+        >>> round(ClassCounts(np.array([9, 1, 0]), np.array([9, 0, 0]), np.array([10, 0, 0])).macro_f1, 4)
+        0.4737
+        """
+        both = self.seen + self.predicted  # a class that is neither there nor predicted has none
+        return float((2 * self.right[both > 0] / both[both > 0]).mean())
+
 
 class Run:
     """A recipe's network, its data on the device, and the engine that trains it.
@@ -114,8 +136,8 @@ class Run:
     ) -> None:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options
-        weighted = with_class_weight(recipe.criterion(), recipe.class_weight, task.class_counts, task.classes)
-        self.criterion = weighted.to(options.device)
+        weights = recipe.class_weight, task.class_counts, task.classes, recipe.warm_epochs
+        self.criterion = training_loss(recipe.criterion(), *weights).to(options.device)
         network = build_network(recipe, task).to(options.device)
         images = task.train.channels is not None
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format

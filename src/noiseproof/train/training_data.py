@@ -19,7 +19,7 @@ from noiseproof.io.text import and_more, excerpt, printable
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
-from noiseproof.train.class_weights import choose_class_weight
+from noiseproof.train.class_weights import WITHOUT_COLLAPSE, choose_class_weight
 from noiseproof.train.recipe import Recipe
 
 
@@ -259,8 +259,9 @@ def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
     {'a': 18.0, 'beta': 1.6666666666666667}
     """
     if recipe.class_weight == AUTO:
-        weight, reason = choose_class_weight(recipe.loss, data.class_counts)
-        recipe = dataclasses.replace(recipe, class_weight=weight, why=(*recipe.why, reason) if reason else recipe.why)
+        weight, warm, reason = choose_class_weight(recipe.loss, data.class_counts, recipe.epochs)
+        why = (*recipe.why, reason) if reason else recipe.why
+        recipe = dataclasses.replace(recipe, class_weight=weight, warm_epochs=recipe.warm_epochs or warm, why=why)
     if not recipe.has_auto:
         return recipe
     source = str(recipe.loss_options["a"]).partition(":")[2]
@@ -300,7 +301,7 @@ def _noise_of_labels(recipe: Recipe, data: TrainingData) -> LabelNoise | NoisyLa
 RARE_SHARE, MAJORITY_SHARE = 0.1, 0.7
 """A class is rare if it has less than this share of the labels of the most frequent class, or if one class has more than this
 share of all labels: docs/how_to/choosing.md contains the measurements"""
-WARM_START_HINT = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
+CLASS_WEIGHT_HINT = "--class-weight auto weights its classes, and starts with cross entropy"
 
 
 def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
@@ -328,7 +329,8 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
             f"{recipe.noise.removeprefix('labels:')} does not name its classes: its columns are taken for "
             f"{and_more(list(map(printable, task.classes)))}, in this order; an array 'classes' beside 'posterior' names them"
         )
-    yield from rare_class_warnings(given, task.classes)
+    if recipe.class_weight is None and recipe.loss not in WITHOUT_COLLAPSE:
+        yield from rare_class_warnings(given, task.classes)
     yield from table_warnings(task.classes, task.table)
 
 
@@ -341,7 +343,7 @@ def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> It
     if rare:
         shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare, largest)]
         which, them = ("classes", "them") if rare[1:] else ("class", "it")
-        may = f"a robust loss may never predict {them}; docs/how_to/choosing.md says what helps"
+        may = f"a robust loss may never predict {them}; --class-weight auto weights the classes"
         yield f"class imbalance: {which} {and_more(shares[:-1])} beside {shares[-1]}; {may}"
 
 
