@@ -159,7 +159,7 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
 
 
 def test_a_minority_class_that_a_robust_loss_loses_is_found_by_class_weights_and_from_a_start_by_cross_entropy():
-    """As docs/how_to/train.md has it: the default weights it; without, the doubt before the training and the ways out after it."""
+    """As docs/how_to/train.md: the default weights it; without, the doubt before the training and the ways out after it."""
     generator = np.random.default_rng(0)
     y, y_test = (generator.permutation(np.arange(count) < 0.08 * count).astype(int) for count in (1000, 400))
     x, x_test = (generator.normal(size=(len(labels), 8)) + 1.5 * labels[:, None] for labels in (y, y_test))
@@ -168,7 +168,7 @@ def test_a_minority_class_that_a_robust_loss_loses_is_found_by_class_weights_and
     lost = run("jal-ce", *words, "--class-weight", "none")
     assert "warning: class imbalance: class 1 (8.0%) beside 0 (92.0%); a robust loss may never predict it" in lost.stderr
     assert "warning: dead run: every example is predicted as 0; --class-weight auto" in lost.stderr
-    assert "50.00 % balanced accuracy; 47.92 % macro F1" in lost.stdout  # by hand: (0.96 / 1 / 2 + 0) with F1 of 2 * 368 / 768
+    assert "50.00 % balanced accuracy; 47.92 % macro F1" in lost.stdout  # of 400, 368 are right: F1 is 2 * 368 / 768, and 0
     found = run("jal-ce", *words)
     assert "jal-ce may collapse onto the majority class, labels are 1:11.5: tempered class weights" in found.stdout
     assert "warning" not in found.stderr

@@ -357,7 +357,8 @@ def test_without_noise_nothing_is_said_about_clean_labels(digits, tmp_path):
     outcome = train(override(digits, {"noise": "none"}), folder=tmp_path)
     assert outcome.task.clean is None
     assert all(epoch.clean_accuracy is None for epoch in outcome.record.epochs)
-    assert set(outcome.record.result) == {"epoch", "test_accuracy", "given_labels_predicted", "accuracy_by_class"}
+    by_class = {"accuracy_by_class", "balanced_accuracy", "macro_f1"}
+    assert set(outcome.record.result) == {"epoch", "test_accuracy", "given_labels_predicted", *by_class}
     assert "clean" not in np.load(tmp_path / "confidence.npz")
 
 

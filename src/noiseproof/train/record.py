@@ -61,7 +61,7 @@ class Record:
     >>> from noiseproof.train import Recipe, train
     >>> record = train(Recipe(dataset="digits", loss="ce")).record
     >>> record.status, sorted(record.result)[:2]
-    ('finished', ['accuracy_by_class', 'epoch'])
+    ('finished', ['accuracy_by_class', 'balanced_accuracy'])
     """
 
     status: Status = "running"
@@ -379,7 +379,8 @@ def warnings_of(
     found = []
     if never := _never_predicted(task, last, tested):
         found.append(f"never predicted: class{'es' * (len(never) > 1)} {and_more(never)}")
-    if late_fall(epochs) > STEEP_LATE_FALL:
+    warm = bool(epochs) and epochs[0].epoch > 1  # from a warm start there is little left to fall
+    if not warm and late_fall(epochs) > STEEP_LATE_FALL:
         more = f"more epochs may give more, --set epochs={4 * len(epochs)}"
         way = f"{more}, or memorise wrong labels" if loss == "ce" else f"robust losses learn slowly, {more}"
         found.append(f"the training loss was still falling steeply at the end: {way}")
