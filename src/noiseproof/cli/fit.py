@@ -57,6 +57,8 @@ Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by de
 Shown = Annotated[
     int, typer.Option("--examples", metavar="N", help="Flagged examples on the page, at most.", min=1, max=20_000)
 ]
+Engine = Annotated[str, typer.Option(help="Train the learners here (local), or on the machines of a Ray cluster (ray).")]
+Address = Annotated[str | None, typer.Option(help="Address of the Ray cluster; a new one on this machine by default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 6
@@ -79,6 +81,8 @@ def fit(
     folds: Folds = None,
     seed: Seed = 0,
     threads: Threads = None,
+    engine: Engine = "local",
+    address: Address = None,
     drop_unlabelled: DropUnlabelled = False,
     encoder: Encoder = None,
     examples: Shown = 10_000,
@@ -101,6 +105,7 @@ def fit(
         "quick": quick,
     }
     options |= {"minutes": minutes, "learners": learners, "folds": folds, "seed": seed, "threads": threads, "groups": groups}
+    options |= {"engine": engine, "address": address}
     with errors_reported():
         from noiseproof.data.opening import with_given_labels
         from noiseproof.fitting.run import training_data

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from noiseproof.fitting import is_model
 from noiseproof.fitting.leaderboard import MODEL, gain_interval, leaderboard, recalls
 from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model, remove_with
 from noiseproof.fitting.verdict import Verdict
+from noiseproof.io.cluster import Cluster
 from noiseproof.io.files import checksum, claimed
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
@@ -33,6 +35,7 @@ from noiseproof.learners.catalog import LEARNERS, default_learners
 from noiseproof.learners.crossfit import PARTIAL, SPECS, CrossFit, Stage, assign_folds, limited_threads, load_learner
 from noiseproof.version import __version__
 
+Engine = Literal["local", "ray"]
 MAX_SUSPECTS = 20
 MIN_BOOSTED_ROWS, MIN_BOOSTED_PER_CLASS = 200, 20
 """Fewer rows are compared with logistic regression instead of boosting: on 30 rows of iris boosting is no better than chance"""
@@ -58,6 +61,8 @@ def fit(
     seed: int = 0,
     threads: int | None = None,
     jobs: int | None = None,
+    engine: Engine = "local",
+    address: str | None = None,
     folder: str | Path | None = None,
     progress: Callable[[Stage], object] | None = None,
 ) -> FittedModel:
@@ -87,6 +92,9 @@ def fit(
         seed: Of the folds and the learners. The same seed gives the same model.
         threads: Threads of each task; one by default.
         jobs: Learners that are trained concurrently, at most; one for each core by default.
+        engine: "ray" trains the learners on the machines of a Ray cluster, which need noiseproof but not the folder. The model
+            is the same.
+        address: Of that cluster; by default a new one on this machine.
         folder: Where finished parts and the model are kept. The same call resumes there, and returns a finished model at once.
         progress: Called with a :class:`noiseproof.learners.crossfit.Stage` when a part is finished.
 
@@ -105,7 +113,7 @@ def fit(
         [1, 0]
     """
     start = time.monotonic()
-    options = _Options(check_metric(metric), class_weight, quick, minutes, folds, seed, threads, jobs)
+    options = _Options(check_metric(metric), class_weight, quick, minutes, folds, seed, threads, jobs, engine, address)
     reading: dict[str, Any] = {"label": label if y is None else y, "columns": columns, "test": test, "groups": groups}
     dataset = training_data(data, split_column=split_column, drop_unlabelled=drop_unlabelled, encoder=encoder, **reading)
     given = checked_labels(dataset)
@@ -167,8 +175,14 @@ class _Options:
     seed: int
     threads: int | None
     jobs: int | None
+    engine: Engine = "local"
+    address: str | None = None
 
     def __post_init__(self) -> None:
+        if self.engine not in ("local", "ray") or (self.address is not None and self.engine != "ray"):
+            raise ValueError(
+                f"engine must be 'local' or 'ray', and address is for 'ray'; got {self.engine!r}, {self.address!r}"
+            )
         if self.class_weight not in (None, "balanced"):
             raise ValueError(f"class_weight must be 'balanced' or None, got {excerpt(repr(self.class_weight))}")
         if self.minutes is not None:
@@ -177,6 +191,18 @@ class _Options:
             if (value := getattr(self, name)) is not None:
                 check_integer(name, value, at_least=2 if name == "folds" else 1)
         check_integer("seed", self.seed, at_least=0)
+
+    @contextlib.contextmanager
+    def cluster(self, size: int) -> Iterator[Cluster | None]:
+        """The machines to train on; None is this one."""
+        if self.engine == "local":
+            yield None
+            return
+        cluster = Cluster(self.address, memory=4 * size)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
 
     def fold_count(self, rows: int) -> int:
         wanted = self.folds or (QUICK_FOLDS if self.quick else FOLDS)
@@ -237,7 +263,9 @@ class _Job:
         plain = plain_learner(data)
         settings = {name: getattr(self.options, name) for name in ("seed", "class_weight", "threads", "jobs", "minutes")}
         wanted: dict[str, Any] = {"folder": place / LEARNER_FOLDER, "progress": self.progress, **settings}
-        learnt = learn_views(x, data.train.labels, len(data.classes), self.fold, self.names, also=[plain], **wanted)
+        with self.options.cluster(x.nbytes) as cluster:
+            given = data.train.labels
+            learnt = learn_views(x, given, len(data.classes), self.fold, self.names, also=[plain], cluster=cluster, **wanted)
         del x
         model = self._model(learnt, plain, key)
         if kept:

@@ -18,11 +18,11 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import LEARNERS, PLAIN, LearnerSpec
 from noiseproof.version import __version__
+
+if TYPE_CHECKING:
+    from noiseproof.io.cluster import Cluster
 
 STORE_VERSION = 1
 """Of stored tasks; another number when what is stored, or how it is computed, changes"""
@@ -67,6 +70,15 @@ class LearnerTask(NamedTuple):
 
     learner: str
     fold: int
+
+
+class Computed(NamedTuple):
+    """What a task computes."""
+
+    predictions: NDArray[np.float32]
+    arrays: Mapping[str, NDArray[Any]]
+    """Of the trained learner"""
+    seconds: float
 
 
 def assign_folds(
@@ -291,6 +303,7 @@ def crossfit(
     threads: int | None = None,
     jobs: int | None = None,
     minutes: float | None = None,
+    cluster: Cluster | None = None,
     progress: Callable[[Stage], object] | None = None,
 ) -> CrossFit:
     """Train each learner without each fold, and predict the fold.
@@ -307,6 +320,7 @@ def crossfit(
         threads: Threads of each task; one by default.
         jobs: Tasks that run concurrently, at most; one for each core by default.
         minutes: Learners are left out, the costliest first, so that the rest ends within this time.
+        cluster: Where tasks run; in processes of this machine by default, with the same result.
         progress: Called with a :class:`Stage` when a task is finished.
 
     Returns:
@@ -319,8 +333,12 @@ def crossfit(
     """
     data, store = _Data(x, labels, fold, classes, seed, class_weight), TaskStore(folder)
     with store.claimed():
-        queue = _Queue(data, store, list(learners), minutes, progress, task_jobs(jobs))
+        most = task_jobs(jobs) if cluster is None else jobs or max(1, cluster.resource("CPU"))
+        queue = _Queue(data, store, list(learners), minutes, progress, most)
         queue.take_stored()
+        if cluster is not None:
+            _run_on_cluster(queue, threads or 1, cluster)
+            return queue.finished()
         queue.jobs = max(1, min(queue.jobs, int(queue.seconds_left() * queue.jobs / PROCESS_SECONDS)))
         if queue.jobs == 1:
             _run_here(queue, threads or 1)
@@ -491,26 +509,71 @@ def _run_in_processes(queue: _Queue, threads: int) -> None:
             np.save(Path(place, f"{name}.npy"), getattr(queue.data, name))
         env = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
         pool = ProcessPoolExecutor(queue.jobs, initializer=_begin_process, initargs=(os.getpid(), place), env=env)
-        running: dict[Future[Any], LearnerTask] = {}
+        settings = queue.data.classes, queue.data.seed, queue.data.class_weight
+        done = False
         try:
-            while True:
-                while len(running) < queue.jobs and (task := queue.next()) is not None:
-                    settings = queue.data.classes, queue.data.seed, queue.data.class_weight
-                    where = queue.store.folder, task, queue.key(task)
-                    running[pool.submit(_run_mapped, place, settings, threads, *where)] = task
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    task = running.pop(future)
-                    if _was_killed(error := future.exception()):
-                        raise MemoryError(
-                            f"the process that trained {task.learner} was killed, as the system does when memory runs out"
-                        )
-                    if error is not None:
-                        raise error
-                    queue.ended(task, *future.result())
+            _run_elsewhere(
+                queue,
+                lambda task: pool.submit(_run_mapped, place, settings, threads, queue.store.folder, task, queue.key(task)),
+                lambda futures: wait(futures, return_when=FIRST_COMPLETED).done,
+                _result,
+            )
+            done = True
         finally:
-            pool.shutdown(kill_workers=bool(running))
+            pool.shutdown(kill_workers=not done)
+
+
+def _run_elsewhere(
+    queue: _Queue,
+    start: Callable[[LearnerTask], Any],
+    ended: Callable[[list[Any]], Iterable[Any]],
+    result: Callable[[Any, LearnerTask], tuple[float | None, str]],
+) -> None:
+    """Keep as many tasks running as there may be, until all have ended."""
+    running: dict[Any, LearnerTask] = {}
+    while True:
+        while len(running) < queue.jobs and (task := queue.next()) is not None:
+            running[start(task)] = task
+        if not running:
+            return
+        for handle in ended(list(running)):
+            task = running.pop(handle)
+            queue.ended(task, *result(handle, task))
+
+
+def _result(future: Future[Any], task: LearnerTask) -> tuple[float | None, str]:
+    """Of a task in a process of this machine."""
+    if _was_killed(error := future.exception()):
+        raise MemoryError(f"the process that trained {task.learner} was killed, as the system does when memory runs out")
+    if error is not None:
+        raise error
+    found: tuple[float | None, str] = future.result()
+    return found
+
+
+def _run_on_cluster(queue: _Queue, threads: int, cluster: Cluster) -> None:
+    """Tasks on the machines of a cluster, which are sent the data once and need not see the folder."""
+    sent = [cluster.put(getattr(queue.data, name)) for name in ("x", "labels", "fold")]
+    settings = queue.data.classes, queue.data.seed, queue.data.class_weight
+
+    def result(handle: Any, task: LearnerTask) -> tuple[float | None, str]:
+        found, fault = cluster.result(handle)
+        if found is None:
+            return None, fault
+        queue.store.write(task, queue.key(task), *found)
+        return found[-1], ""
+
+    running: list[Any] = []
+
+    def start(task: LearnerTask) -> Any:
+        running.append(cluster.submit(_compute_sent, *sent, settings, threads, task))
+        return running[-1]
+
+    try:
+        _run_elsewhere(queue, start, cluster.ended, result)
+    except BaseException:
+        cluster.cancel(running)
+        raise
 
 
 def _was_killed(error: BaseException | None) -> bool:
@@ -551,8 +614,31 @@ def _run_mapped(
         return _run(_Data(x, labels, fold, *settings), folder, task, key)
 
 
+def _compute_sent(
+    x: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    fold: NDArray[np.int64],
+    settings: tuple[int, int, ClassWeight],
+    threads: int,
+    task: LearnerTask,
+) -> tuple[Computed | None, str]:
+    """On a machine of a cluster."""
+    _import_learners()
+    with limited_threads(threads, SPECS[task.learner].needs_torch):
+        return _compute(_Data(x, labels, fold, *settings), task)
+
+
 def _run(data: _Data, folder: Path, task: LearnerTask, key: str) -> tuple[float | None, str]:
     """Train and predict one task and store it; returns its seconds, or None and what went wrong."""
+    found, fault = _compute(data, task)
+    if found is None:
+        return None, fault
+    TaskStore(folder).write(task, key, *found)
+    return found.seconds, ""
+
+
+def _compute(data: _Data, task: LearnerTask) -> tuple[Computed | None, str]:
+    """Train and predict one task; None and what went wrong if that is not possible."""
     held, learnt = data.parts(task.fold)
     start = time.perf_counter()
     with warnings.catch_warnings():
@@ -567,6 +653,4 @@ def _run(data: _Data, folder: Path, task: LearnerTask, key: str) -> tuple[float 
                 raise FloatingPointError("its predictions are not finite")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
             return None, excerpt(f"{type(error).__name__} {error}".strip(), 200)
-    seconds = time.perf_counter() - start
-    TaskStore(folder).write(task, key, predictions, learner.arrays(), seconds)
-    return seconds, ""
+    return Computed(predictions, learner.arrays(), time.perf_counter() - start), ""

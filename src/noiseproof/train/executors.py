@@ -6,14 +6,10 @@ is divided among machines is resumed by starting it again.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import functools
-import importlib
-import os
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -28,6 +24,7 @@ import torch
 
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.data.registry import name_in_memory
+from noiseproof.io.cluster import Cluster, WorkerLostError
 from noiseproof.io.files import BusyError
 from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
 from noiseproof.train.loop import Callback, Loop, Outcome, StoppedError
@@ -44,8 +41,6 @@ RUNS_PER_GPU = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
 """Concurrent runs of a network that fill a large GPU (an H200); a run of any other network fills it alone"""
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of writing that the next run would have too"""
-RAY_RETRIES = 5
-"""Times that a group of runs is started again after its worker was lost"""
 
 
 class NotStartedError(Exception):
@@ -418,52 +413,32 @@ class RayExecutor(WorkerExecutor):
     """
 
     def __init__(self, address: str | None = None, device: str = "auto") -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the behaviour to come; saves a warning
-        try:
-            ray: Any = importlib.import_module("ray")
-        except ImportError as error:
-            raise ImportError("--engine ray needs Ray: pip install '.[cluster]' in noiseproof's repository") from error
-        self.ray = ray
-        self.started = not ray.is_initialized()
-        if self.started:
-            before = signal.getsignal(signal.SIGTERM)
-            local: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": 2**27}
-            ray.init(address=address, log_to_driver=False, logging_level="error", **local)
-            signal.signal(signal.SIGTERM, before)  # Ray's own would not stop the runs
-        resources = ray.cluster_resources()
-        found = "cuda" if resources.get("GPU") else "cpu"
+        self.cluster = Cluster(address)
+        found = "cuda" if self.cluster.resource("GPU") else "cpu"
         super().__init__(RunOptions(torch.device(found if device == "auto" else torch.device(device).type)))
 
     @functools.cached_property
     def machine(self) -> str:
         """The name that records give the device of a worker."""
-        return str(self.ray.get(self.submit(machine_name, self.options)))
+        return str(self.cluster.result(self.submit(machine_name, self.options)))
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        needs = {"num_gpus": 1, "num_cpus": 1} if self.device == "cuda" else {"num_cpus": 1}
-        return self.ray.remote(function).options(max_retries=RAY_RETRIES, **needs).remote(*arguments)
+        return self.cluster.submit(function, *arguments, gpu=self.device == "cuda")
 
     def ended(self, tasks: list[Any]) -> Iterable[Any]:
-        with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
-            return list(self.ray.wait(tasks, num_returns=1)[0])
+        return self.cluster.ended(tasks)
 
     def outcomes(self, task: Any, count: int) -> list[AnyOutcome]:
         try:
-            with contextlib.redirect_stdout(sys.stderr):
-                return list(self.ray.get(task))
-        except self.ray.exceptions.TaskCancelledError:
-            return [NotStartedError("not started")] * count
-        except self.ray.exceptions.RayTaskError as error:  # the same for all: their data could not be opened
-            return [error.cause if isinstance(error.cause, Exception) else error] * count
-        except self.ray.exceptions.RayError as error:
-            return [WorkerError(f"its worker was lost {RAY_RETRIES + 1} times: {error}")] * count
+            return list(self.cluster.result(task))
+        except Exception as error:  # the same for all: their data could not be opened, say
+            if self.cluster.is_cancelled(error):
+                return [NotStartedError("not started")] * count
+            return [WorkerError(str(error)) if isinstance(error, WorkerLostError) else error] * count
 
     def cancel(self, tasks: Iterable[Any]) -> None:
-        for task in tasks:
-            self.ray.cancel(task)
+        self.cluster.cancel(list(tasks))
 
     def close(self) -> None:
         """End the workers, and the cluster if this process started it."""
-        if self.started:
-            self.ray.shutdown()
+        self.cluster.close()
