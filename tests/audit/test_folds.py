@@ -92,6 +92,26 @@ def test_killed_in_the_middle_no_finished_fold_is_trained_again(tmp_path, traine
     np.testing.assert_array_equal(found.posterior, whole.posterior)
 
 
+def test_a_fold_in_the_place_of_another_is_not_taken(tmp_path, trained):
+    """Two files that have changed places, of one shape; one of before, without a digest, is read as it is."""
+    x, true = points(120)
+    given = symmetric(3, 0.2).apply(true, seed=1).labels
+    whole = audit_labels(x, given, folder=tmp_path, **SHORT)
+    stored, count = sorted(tmp_path.iterdir()), len(trained)
+    first, second = [path.read_bytes() for path in stored[:2]]
+    stored[0].write_bytes(second)
+    stored[1].write_bytes(first)
+    found = audit_labels(x, given, folder=tmp_path, **SHORT)
+    assert len(trained) == count + 2
+    np.testing.assert_array_equal(found.posterior, whole.posterior)
+    for path in stored:
+        with np.load(path) as file:
+            np.savez(path, probabilities=file["probabilities"], features=file["features"])
+    found = audit_labels(x, given, folder=tmp_path, **SHORT)
+    assert len(trained) == count + 2
+    np.testing.assert_array_equal(found.posterior, whole.posterior)
+
+
 CHANGES = ({"seed": 5}, {"epochs": 3}, {"folds": 2}, {"model": "resnet18"}, {"y": 1}, {"x": 1})
 
 

@@ -1,6 +1,7 @@
 """``noiseproof audit``, as a person types it and sees it."""
 
 import csv
+import html
 import json
 import os
 import re
@@ -256,6 +257,45 @@ def test_decisions_keep_how_the_table_is_read_and_rows_that_begin_with_a_number_
     done = audit("mine.csv#a", "--columns", "size=category", "--decisions", "d.csv", "--out", "out")
     assert "1 kept, 1 relabelled, 1 dropped by decision; 29 examples in out/cleaned.csv" in done.stdout
     assert "next: noiseproof train jal-ce --data out/cleaned.csv --label a --columns size=category\n" in done.stdout
+
+
+def test_posteriors_and_decisions_of_other_data_are_refused():
+    """Of as many examples of the same classes. What was written before, without what it is of, is taken."""
+    words = arrays()
+    assert audit(*words, "--out", "ours").exit_code == 0
+    x, other = features(), np.roll(GIVEN, 1)
+    np.savez("other.npz", x=x, y=other)
+    train = ("train", "jal-ce", "--set", "epochs=1", "--quiet", "--labels", "ours/posterior.npz", "--data")
+    assert run(*train, "mine.npz", "--out", "a").exit_code == 0
+    refused = run(*train, "other.npz", "--out", "b")
+    assert refused.exit_code == 2
+    assert "ours/posterior.npz is of other examples than other: it was computed from data with other labels" in refused.output
+    with np.load("ours/posterior.npz") as file:
+        np.savez("ours/posterior.npz", **{name: file[name] for name in ("posterior", "given", "classes")})
+    assert run(*train, "other.npz", "--out", "b").exit_code == 0
+
+    key = re.search(r'"of": ?"(\w+)"', html.unescape(Path("ours/audit.html").read_text()))[1]
+    same = int(np.flatnonzero(other == GIVEN)[0])
+    Path("d.csv").write_text(f"index,given,decision,of\n{same},{GIVEN[same]},drop,{key}\n")
+    assert audit("mine.npz", "--decisions", "d.csv", "--out", "out").exit_code == 0
+    refused = audit("other.npz", "--decisions", "d.csv", "--out", "out")
+    assert refused.exit_code == 2
+    assert "d.csv:2: a decision on other labels than these" in refused.output
+    Path("d.csv").write_text(f"index,given,decision\n{same},{GIVEN[same]},drop\n")
+    assert audit("other.npz", "--decisions", "d.csv", "--out", "out").exit_code == 0
+    lines = Path("ours/audit.csv").read_text().splitlines()
+    Path("d.csv").write_text("\n".join([f"{lines[0]},decision", *(f"{line}," for line in lines[1:])]) + "\n")
+    assert audit("mine.npz", "--decisions", "d.csv", "--out", "out").exit_code == 0
+    refused = audit("other.npz", "--decisions", "d.csv", "--out", "out")
+    assert "other data?" in refused.output
+
+
+def test_a_posterior_of_labels_from_a_file_is_one_of_the_data_with_these_and_with_their_own():
+    arrays(TRUE)
+    np.save("given.npy", GIVEN)
+    assert audit("mine.npz", "--labels", "given.npy", "--probabilities", "p.npy", "--out", "ours").exit_code == 0
+    train = ("train", "jal-ce", "--set", "epochs=1", "--quiet", "--labels", "ours/posterior.npz", "--data", "mine.npz")
+    assert run(*train, "--out", "a").exit_code == 0
 
 
 @pytest.mark.parametrize("kind", ["npz", "csv", "files"])

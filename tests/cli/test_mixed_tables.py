@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
@@ -159,8 +160,6 @@ def kept_run(trained_once, tmp_path, monkeypatch):
 
 def crafted(path, change):
     """The file of an encoder with something else in its description."""
-    from safetensors import safe_open
-
     with safe_open(path, "np") as file:
         facts = json.loads(file.metadata()["noiseproof columns"])
     change(facts)
@@ -205,6 +204,24 @@ def test_a_pickle_in_the_place_of_the_encoder_is_not_loaded(kept_run):
     with pytest.raises(DataError, match="damaged, or not the encoding of a table"):
         noiseproof.load("run/weights.safetensors")
     assert not Path("ran").exists()
+
+
+def test_the_encoder_of_another_run_is_refused(kept_run):
+    """Also where only the weights are given, and its columns have the same names; weights of before name no encoder."""
+    path = kept_run / "encoder.safetensors"
+    with safe_open(path, "np") as file:
+        facts = file.metadata()
+    save_file({name: array * 2 if array.dtype.kind == "f" else array for name, array in load_file(path).items()}, path, facts)
+    with pytest.raises(ValueError, match="it is not what the run wrote"):
+        noiseproof.load("run")
+    with pytest.raises(ValueError, match="not the encoding of the network beside it, but another run's; copy both"):
+        noiseproof.load("run/weights.safetensors")
+    weights = kept_run / "weights.safetensors"
+    with safe_open(weights, "np") as file:
+        about = json.loads(file.metadata()["noiseproof"])
+    del about["encoder"]
+    save_file(load_file(weights), weights, {"noiseproof": json.dumps(about)})
+    assert noiseproof.load("run/weights.safetensors").table is not None
 
 
 def test_a_run_whose_encoder_is_gone_is_an_error(kept_run):

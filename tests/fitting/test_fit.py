@@ -437,6 +437,13 @@ def test_a_crafted_folder_is_refused_and_runs_no_code(model, tmp_path, name):
     assert "\n" not in str(found.value)
 
 
+def test_a_model_of_a_later_format_is_refused_with_the_version_that_reads_it(model, tmp_path):
+    model.save(tmp_path)
+    damaged(tmp_path, lambda facts: facts.update(noiseproof=2, version="7.1"))
+    with pytest.raises(DataError, match=r"which has format 1; noiseproof 7\.1 wrote and reads it"):
+        noiseproof.load(tmp_path)
+
+
 def test_a_learner_that_was_changed_is_refused_when_it_predicts(frame, model, tmp_path):
     model.save(tmp_path)
     path = next((tmp_path / "learners").glob("neighbours-40-*"))

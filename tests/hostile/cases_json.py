@@ -183,7 +183,7 @@ MANIFESTS: dict[str, tuple[dict[str, object], str]] = {
         {"examples": 10**300},
         r"the number of labels in labels.npy should be 10{79}\.\.\., found 12",
     ),
-    "another-format": ({"format": 2}, "format 2 is not known to this version, which reads 1"),
+    "another-format": ({"format": 2}, "format 2 is not known to this version, which reads 1; noiseproof .* wrote and reads it"),
     "another-rule": ({"rule": "\x1b[2J"}, r"rule must be one of exact, draws, published, got '\\\\x1b\[2J'"),
     "another-hash": ({"labels_hash": "0" * 5_000_000}, r"the hash of the labels in labels.npy should be 0{80}\.\.\., found"),
     "seed-of-65-bits": ({"seed": 2**64}, r"seed must be in \[-2\*\*63, 2\*\*64\), got 18446744073709551616"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import noiseproof
 from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.cli.train_view import result_line
@@ -219,9 +220,8 @@ def test_a_checkpoint_of_another_format_is_refused_with_the_reason(tmp_path, dig
         monkeypatch.setattr(checkpoints, "CHECKPOINT_FORMAT", str(number))
     checkpoints.write_checkpoint(tmp_path, tensors, {**facts, "format": number} if where == "facts" else facts)
     monkeypatch.undo()
-    reason = (
-        f"of another version of noiseproof: format 1 expected, found {number}; move" if where == "facts" else f"not {number}"
-    )
+    reason = f"of another version of noiseproof: format 1 expected, found {number}" if where == "facts" else f"not {number}"
+    reason += f"; noiseproof {noiseproof.__version__} wrote and reads it; move" if number > 1 else "; move"
     with pytest.raises(CheckpointError, match=reason):
         train(digits, folder=tmp_path)
 

@@ -265,7 +265,7 @@ def flip_last_byte(folder):
         (broken(flip_last_byte), "damaged, it is not what the run wrote; copy it again, or train again"),
         (in_record(status="running"), "not finished, and has no weights yet; the command that began it goes on"),
         (in_record(status="diverged", message="the loss is nan"), "not finished.* diverged: the loss is nan"),
-        (in_record(format=2), "not the record of a run: format 1 expected, found 2"),
+        (in_record(format=2), "not the record of a run: format 1 expected, found 2; noiseproof .* wrote and reads it"),
         (broken(lambda folder: (folder / "record.json").write_text("{")), "not the record of a run: not JSON"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.io.files import ReadError
+from noiseproof.io.files import ReadError, label_hash
 from noiseproof.io.text import cell, csv_rows, excerpt
 
 if TYPE_CHECKING:
     from noiseproof.data import Dataset
 
 DECISIONS = ("keep", "relabel", "drop")
+OF_COLUMN = "of"
+"""The column of an exported decision that says of which labels it is, as :func:`labels_key` has it"""
 
 
 class Decisions(NamedTuple):
@@ -26,6 +29,15 @@ class Decisions(NamedTuple):
     """Examples that are not dropped"""
     counts: dict[str, int]
     """How many decisions of each kind there are"""
+
+
+def labels_key(given: NDArray[np.int64], classes: Sequence[str]) -> str:
+    """What labels are known by, with the names of their classes.
+
+    >>> labels_key(np.array([0, 1]), ["no", "yes"])
+    '4e3c309197cb9249'
+    """
+    return hashlib.sha256("\0".join([label_hash(given), *classes]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence[str]) -> Decisions:
@@ -47,18 +59,23 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
     numbers = {name: k for k, name in enumerate(classes)} | {cell(name): k for k, name in enumerate(classes)}
     labels, kept, counts = given.copy(), np.ones(len(given), bool), dict.fromkeys(DECISIONS, 0)
     seen: set[int] = set()
+    of, key = columns.get(OF_COLUMN), labels_key(given, classes)
     for number, row in rows:
         where, decision = f"{path}:{number}", row[columns["decision"]].lower()
-        if not decision:
+        if of is not None and row[of] not in ("", key):  # those of before do not say it
+            raise ReadError(where, "a decision on other labels than these; export decisions from the page of these data")
+        if not decision and ("given" not in columns or not row[columns["index"]]):
             continue
         index = _index(where, row[columns["index"]], len(given))
-        if decision not in DECISIONS:
+        if decision and decision not in DECISIONS:
             raise ReadError(where, f"the decision must be {', '.join(DECISIONS)} or nothing, got {excerpt(decision)!r}")
         if index in seen:
             raise ReadError(where, f"a second decision on example {index}")
         if "given" in columns and numbers.get(row[columns["given"]]) != given[index]:
             said, has = excerpt(row[columns["given"]]), excerpt(classes[given[index]])
             raise ReadError(where, f"example {index} was given {said!r} when it was decided, and now is {has!r}: other data?")
+        if not decision:
+            continue
         if decision == "relabel":
             if target is None:
                 raise ReadError(path, "no column 'label', which says what to relabel as")

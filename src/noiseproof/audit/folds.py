@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -331,13 +331,16 @@ class FoldStore:
             yield
 
     def read(self, key: str, rows: int, classes: int) -> HeldOutPredictions | None:
-        """What is stored, None if nothing is or it is damaged: it is computed again then."""
+        """What is stored; None if nothing is, or it is damaged or another fold's: it is computed again then."""
         if self.folder is None or not (path := self.folder / _name(key)).is_file():
             return None
         try:
             with NpzFile(path) as file:
                 arrays = [file.array(name) for name in HeldOutPredictions._fields]
+                stored = file.array(DIGEST).tobytes().hex() if DIGEST in file.names else None  # those of before have none
         except (ReadError, KeyError):
+            return None
+        if stored is not None and stored != _digest(key, arrays):
             return None
         if arrays[0].shape != (rows, classes) or arrays[1].ndim != 2 or len(arrays[1]) != rows:
             return None
@@ -345,8 +348,21 @@ class FoldStore:
 
     def write(self, key: str, found: HeldOutPredictions) -> None:
         if self.folder is not None:
-            write_whole(self.folder / _name(key), lambda path: save_arrays(path, found._asdict()))
+            digest = np.frombuffer(bytes.fromhex(_digest(key, found)), np.uint8)
+            write_whole(self.folder / _name(key), lambda path: save_arrays(path, {**found._asdict(), DIGEST: digest}))
+
+
+DIGEST = "digest"
+"""An array of a stored fold: the SHA-256 of what it was computed from, and of its other arrays"""
 
 
 def _name(key: str) -> str:
     return f"fold-{key[:24]}.npz"
+
+
+def _digest(key: str, arrays: Iterable[NDArray[np.float32]]) -> str:
+    digest = hashlib.sha256(key.encode())
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

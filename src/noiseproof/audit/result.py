@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.audit.stacking import expected_counts
 from noiseproof.io.files import save_arrays, write_whole
@@ -281,15 +281,17 @@ class Audit:
             "confusions": [each._asdict() for each in self.confusions[:MAX_CONFUSIONS_LISTED]],
         }
 
-    def save(self, folder: str | Path, *, paths: Sequence[str] | None = None) -> None:
+    def save(self, folder: str | Path, *, paths: Sequence[str] | None = None, own: ArrayLike | None = None) -> None:
         """Write ``audit.csv``, a line for each label, ``transition.csv`` and ``posterior.npz``.
 
         In ``audit.csv`` text that a spreadsheet would take for a formula has an apostrophe before it. ``posterior.npz`` has
-        arrays ``posterior``, ``given`` and ``classes``; ``noiseproof train --labels`` reads it as soft labels.
+        arrays ``posterior``, ``given``, ``classes`` and, if it is known, ``own``; ``noiseproof train --labels`` reads it as
+        soft labels, and refuses it for data whose own labels are others.
 
         Args:
             folder: Where the files are written; it is created if it is not there.
             paths: A name for each example.
+            own: The labels ``[N]`` that the data contain themselves: the audited ones, unless these came from elsewhere.
 
         Raises:
             ValueError: If there is not one path for each label.
@@ -302,7 +304,7 @@ class Audit:
             ...     sorted(path.name for path in Path(folder).iterdir())
             ['audit.csv', 'posterior.npz', 'transition.csv']
         """
-        _save(self, Path(folder), paths)
+        _save(self, Path(folder), paths, own)
 
     def datalab_columns(self) -> dict[str, NDArray[Any]]:
         """Return the columns of cleanlab's ``Datalab.get_issues("label")``.
@@ -389,7 +391,7 @@ def percent(share: float) -> str:
     return "over 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
 
 
-def _save(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
+def _save(audit: Audit, folder: Path, paths: Sequence[str] | None, own: ArrayLike | None) -> None:
     """Write ``audit.csv``, ``transition.csv`` and ``posterior.npz``, each whole or not at all."""
     if paths is not None and len(paths) != len(audit.given):
         raise ValueError(f"there must be one path for each label: {len(audit.given)} labels, {len(paths)} paths")
@@ -399,6 +401,8 @@ def _save(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
     _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
     _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
     posterior: dict[str, Any] = {"posterior": audit.posterior, "given": audit.given, "classes": np.asarray(audit.classes)}
+    if own is not None:
+        posterior["own"] = np.asarray(own, np.int64)
     write_whole(folder / POSTERIOR_FILE, lambda path: save_arrays(path, posterior))
 
 

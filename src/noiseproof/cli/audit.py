@@ -112,7 +112,8 @@ def audit(
         from noiseproof.data.opening import with_given_labels
 
         reading = reading_from(label, columns, None, split_column, drop_unlabelled, encoder)
-        dataset = with_given_labels(open_dataset(data, **reading), labels)
+        opened = open_dataset(data, **reading)
+        dataset = with_given_labels(opened, labels)
         if decisions is not None:
             _apply_decisions(dataset, data, {**_label_of(data), **reading}, decisions, out, as_json)
             return
@@ -127,7 +128,8 @@ def audit(
     with errors_reported():
         from noiseproof.report.audit_page import write_audit
 
-        page: dict[str, Any] = {"labels": labels, "options": command_options(reading), "shown": examples, "features": near}
+        page: dict[str, Any] = {"labels": labels, "own": opened.train.labels, "options": command_options(reading)}
+        page |= {"shown": examples, "features": near}
         commands = write_audit(found, dataset, out, place=data, seed=seed, **page)
     if as_json:
         _print_warnings(found)

@@ -111,13 +111,15 @@ def fit(
         from noiseproof.fitting.run import training_data
 
         reading = reading_from(label, columns, test, split_column, drop_unlabelled, encoder)
-        dataset = with_given_labels(training_data(data, groups=groups, **reading), labels)
+        opened = training_data(data, groups=groups, **reading)
+        dataset = with_given_labels(opened, labels)
         print_columns(dataset.table, dataset.classes, shown_on)
         model = _fitted(dataset, out, options, shown_on)
         from noiseproof.report.fit_page import write_fit
 
         asked = command_options({name: value for name, value in reading.items() if name != "test"})
-        write_fit(model, dataset, out, place=data, options=asked, labels=labels, seed=seed, shown=examples)
+        given: dict[str, Any] = {"labels": labels, "own": opened.train.labels, "options": asked}
+        write_fit(model, dataset, out, place=data, seed=seed, shown=examples, **given)
     if as_json:
         for text in model.verdict.notes[:MAX_WARNINGS]:
             warn(text)

@@ -24,9 +24,10 @@ from noiseproof.data.features import Features
 from noiseproof.fitting import MODEL_FILE
 from noiseproof.fitting.verdict import Leader, Leaderboard, Verdict
 from noiseproof.io.files import checksum, make_folder, write_whole
-from noiseproof.io.text import excerpt, read_json
+from noiseproof.io.text import excerpt, read_by, read_json
 from noiseproof.learners.base import Learner
 from noiseproof.learners.crossfit import SPECS, load_learner, read_tensors
+from noiseproof.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -326,7 +327,8 @@ def save(model: FittedModel, folder: Path) -> None:
     content = to_bytes({name: np.asarray(array, order="C") for name, array in arrays.items()})
     digest = hashlib.sha256(content).hexdigest()
     write_whole(folder / (file := f"arrays-{digest[:16]}.safetensors"), lambda place: place.write_bytes(content))
-    text = json.dumps({"noiseproof": FORMAT, **facts, "learners": learners, "arrays": [file, digest]}, indent=1)
+    about = {"noiseproof": FORMAT, "version": __version__}
+    text = json.dumps({**about, **facts, "learners": learners, "arrays": [file, digest]}, indent=1)
     write_whole(folder / MODEL_FILE, lambda place: place.write_text(text + "\n", encoding="utf-8"))
     kept = {file} | {path.name for files in model.files.values() for path, _ in files}
     for other in (*folder.glob("arrays-*.safetensors"), *(folder / LEARNER_FOLDER).glob("*.safetensors")):
@@ -364,7 +366,9 @@ def load_model(folder: Path) -> FittedModel:
         raise FileNotFoundError(f"{folder}: no fitted model, it has no {MODEL_FILE}")
     facts = read_json(path)
     if not isinstance(facts, dict) or facts.get("noiseproof") != FORMAT:
-        raise DataError(f"{path}: not a model of this version of noiseproof, which has format {FORMAT}")
+        found, wrote = (facts.get(key) for key in ("noiseproof", "version")) if isinstance(facts, dict) else (None, None)
+        later = read_by(found, FORMAT, wrote)
+        raise DataError(f"{path}: not a model of this version of noiseproof, which has format {FORMAT}{later}")
     try:
         file, digest = facts["arrays"]
         arrays = _arrays(_inside(folder, file), digest)

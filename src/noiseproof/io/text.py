@@ -47,6 +47,18 @@ def excerpt(text: object, most: int = 80) -> str:
     return start if plain else start.encode("unicode_escape").decode("ascii")
 
 
+def read_by(found: object, known: int, wrote: object) -> str:
+    """The end of an error on a file of another format: the version that reads it; nothing if it is no later format.
+
+    >>> read_by(3, 1, "0.4.0"), read_by("3", 1, None), read_by(0, 1, "0.1.0")
+    ('; noiseproof 0.4.0 wrote and reads it', '; a later version of noiseproof reads it', '')
+    """
+    if type(found) not in (int, str) or not (text := str(found)).isdecimal() or len(text) > 9 or int(text) <= known:
+        return ""
+    version = f"noiseproof {excerpt(wrote, 40)} wrote and" if isinstance(wrote, str) else "a later version of noiseproof"
+    return f"; {version} reads it"
+
+
 def printable(name: str) -> str:
     r"""A name on one line, with ``UNPRINTABLE`` characters as Python would escape them.
 

@@ -387,9 +387,10 @@ class _Queue:
     def take_stored(self) -> None:
         """Take over what an earlier call finished, and what its budget left out."""
         if self.minutes is not None and self.decisions.is_file():
-            with contextlib.suppress(ValueError, OSError):
+            with contextlib.suppress(ValueError, OSError, AttributeError, TypeError):
                 stored = read_json(self.decisions)
-                self.dropped = {str(name): str(why) for name, why in stored.items() if name in self.learners}
+                if stored.pop("of", self.decisions.name) == self.decisions.name:  # those of before do not say it
+                    self.dropped = {str(name): str(why) for name, why in stored.items() if name in self.learners}
         for task in self.tasks():
             shape = int((self.data.fold == task.fold).sum()), self.data.classes
             if (stored_task := self.store.read(task, self.key(task), shape)) is not None:
@@ -439,7 +440,7 @@ class _Queue:
     def _drop(self, name: str, why: str) -> None:
         self.dropped[name] = why
         if self.minutes is not None:
-            text = json.dumps(self.dropped)
+            text = json.dumps({**self.dropped, "of": self.decisions.name})
             write_whole(self.decisions, lambda place: place.write_text(text, encoding="utf-8"))
 
     def ended(self, task: LearnerTask, seconds: float | None, fault: str = "") -> None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table
 from noiseproof.io.files import ReadError, checksum, file_and_name, label_hash, write_whole
-from noiseproof.io.text import cell, csv_rows, excerpt, read_json
+from noiseproof.io.text import cell, csv_rows, excerpt, read_by, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, rows_of_numbers
 from noiseproof.plugins import load_plugins
@@ -217,6 +217,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if facts["format"] != MANIFEST_FORMAT:
         raise ValueError(
             f"{path}: format {excerpt(facts['format'])} is not known to this version, which reads {MANIFEST_FORMAT}"
+            + read_by(facts["format"], MANIFEST_FORMAT, facts.get("version"))
         )
     if facts["rule"] not in (None, *RULES):
         raise ValueError(f"{path}: rule must be one of {', '.join(RULES)}, got {excerpt(facts['rule'])!r}")
@@ -342,7 +343,7 @@ def _save_json(path: Path, facts: dict[str, Any]) -> None:
 
 PREDICTIONS_ARRAY, CLASS_PREFIX = "probabilities", "p_"
 """What 'noiseproof predict' calls its array, and puts before a class's name in the header of a table"""
-SOFT_ARRAY, GIVEN_ARRAY, CLASSES_ARRAY = "posterior", "given", "classes"
+SOFT_ARRAY, GIVEN_ARRAY, CLASSES_ARRAY, OWN_ARRAY = "posterior", "given", "classes", "own"
 """Arrays of the file"""
 SUM_TOLERANCE = 1e-3  # by how much the sum of probabilities may differ from 1
 MAX_CLASSES_NAMED = 5  # classes that an error names
@@ -356,6 +357,7 @@ class SoftLabels(NamedTuple):
         given: Labels ``[N]``.
         hash: SHA-256 of the file.
         classes: Names of the columns, if the file states them.
+        own: The labels that the data of these examples have themselves, ``[N]``, if the file contains them.
 
     >>> soft = SoftLabels(np.float32([[0.9, 0.1]]), np.array([0]), "", ("no", "yes"))
     >>> soft.of_classes(("yes", "no")).given.tolist()
@@ -367,6 +369,7 @@ class SoftLabels(NamedTuple):
     hash: str
     classes: tuple[str, ...] | None = None
     """What the file calls the columns, if it says it"""
+    own: NDArray[np.int64] | None = None
 
     def of_classes(self, classes: Sequence[str]) -> SoftLabels:
         """Return the soft labels with the columns in the order of these classes.
@@ -386,7 +389,9 @@ class SoftLabels(NamedTuple):
             order = np.array(column_order(self.classes, classes))
         except ValueError as error:
             raise ValueError(f"{error}; 'noiseproof audit' makes soft labels anew from the data as they are now") from error
-        return self._replace(probabilities=self.probabilities[:, order], given=np.argsort(order)[self.given])
+        place = np.argsort(order)
+        own = None if self.own is None else place[self.own]
+        return self._replace(probabilities=self.probabilities[:, order], given=place[self.given], own=own)
 
     def fit_by_order_alone(self, classes: Sequence[str]) -> bool:
         """Return whether these classes have names and the file has none, so that the columns cannot be checked.
@@ -460,14 +465,16 @@ def read_soft_labels(
             found = archive.array(SOFT_ARRAY)
             _check_soft(path, found, (examples, count))
             called = archive.words(CLASSES_ARRAY, count) if CLASSES_ARRAY in archive.names else None
+            has_own = OWN_ARRAY in archive.names  # those of before have none
     except ReadError as error:
         raise ValueError(f"{path}: no soft labels could be read: {error.fault}") from error
-    given = load_labels(path, GIVEN_ARRAY)
-    if given.shape != (examples,) or given.max() >= count:
-        raise ValueError(
-            f"{path}: {GIVEN_ARRAY!r} must be {examples} labels in [0, {count - 1}], got {len(given)} up to {given.max()}"
-        )
-    soft = SoftLabels(found.astype(np.float32), given, checksum(path), called)
+    labels = {name: load_labels(path, name) for name in (GIVEN_ARRAY, *([OWN_ARRAY] if has_own else []))}
+    for name, each in labels.items():
+        if each.shape != (examples,) or each.max() >= count:
+            raise ValueError(
+                f"{path}: {name!r} must be {examples} labels in [0, {count - 1}], got {len(each)} up to {each.max()}"
+            )
+    soft = SoftLabels(found.astype(np.float32), labels[GIVEN_ARRAY], checksum(path), called, labels.get(OWN_ARRAY))
     try:
         return soft if isinstance(classes, int) else soft.of_classes(classes)
     except ValueError as error:

@@ -2,7 +2,7 @@
 (() => {
   const PAGE = 24, KINDS = { k: "keep", d: "drop", r: "relabel" };
   const by = id => document.getElementById(id), list = by("suspects");
-  const { key, names, cells, careful, columns, contents, rows: packed } = JSON.parse(by("data").textContent);
+  const { key, of, names, cells, careful, columns, contents, rows: packed } = JSON.parse(by("data").textContent);
   const rows = packed.map(([index, given, suggested, wrong, likely, path, besideGiven, besideLikely, nearest]) =>
     ({ index, given, suggested, wrong, likely, path, beside: [besideGiven, besideLikely], nearest }));
   const known = new Map(rows.map(row => [row.index, row])), place = "noiseproof-audit-" + key;
@@ -112,10 +112,11 @@
 
   function save() {
     const quoted = text => /[",;\t\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
-    const lines = [["index", "path", "given", "suggested", "p_wrong", "decision", "label"]];
+    const lines = [["index", "path", "given", "suggested", "p_wrong", "decision", "label", "of"]];
     for (const [index, { decision, label }] of [...decisions].sort((a, b) => a[0] - b[0])) {
       const { path, given, suggested, wrong } = known.get(index);
-      lines.push([`${index}`, path, cells[given], cells[suggested], wrong.toFixed(6), decision, decision === "relabel" ? cells[label] : ""]);
+      const to = decision === "relabel" ? cells[label] : "";
+      lines.push([`${index}`, path, cells[given], cells[suggested], wrong.toFixed(6), decision, to, of]);
     }
     const text = "\ufeff" + lines.map(line => line.map(quoted).join(",") + "\n").join("");
     const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "decisions.csv" });

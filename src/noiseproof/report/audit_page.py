@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
+from noiseproof.audit.decisions import labels_key
 from noiseproof.audit.result import POSTERIOR_FILE, percent, short_name
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
@@ -106,6 +107,7 @@ def audit_context(
     key = hashlib.sha256(audit.given.tobytes() + audit.suggested.tobytes()).hexdigest()[:16]
     data: dict[str, Any] = {
         "key": key,
+        "of": labels_key(audit.given, audit.classes),
         "names": names,
         "cells": cells,
         "careful": [each.mostly_flagged for each in audit.per_class],
@@ -146,6 +148,7 @@ def write_audit(
     *,
     place: str,
     labels: str | None = None,
+    own: NDArray[np.int64] | None = None,
     options: Sequence[str] = (),
     seed: int = 0,
     shown: int = MAX_EXAMPLES,
@@ -154,21 +157,21 @@ def write_audit(
     """Write the files of an audit and its page; return the commands to run next, by their purpose.
 
     ``dataset`` was opened at ``place``, with these options of the command line, and has the audited examples as its training
-    split; ``labels`` is the file of their labels, if these are not the data's own. The page shows up to ``shown`` examples,
+    split; ``labels`` is the file of their labels, if these are not the data's ``own``. The page shows up to ``shown`` examples,
     with their neighbours by ``features`` or by the data's own.
     """
     paths = dataset.train.paths
-    audit.save(folder, paths=paths)
+    audit.save(folder, paths=paths, own=own)
     more = [*options, *([] if labels is None else ["--labels", labels])]
-    data, own, to = shlex.quote(place), "".join(f" {shlex.quote(word)}" for word in more), shlex.quote(str(folder))
+    data, words, to = shlex.quote(place), "".join(f" {shlex.quote(word)}" for word in more), shlex.quote(str(folder))
     reading = "".join(f" {shlex.quote(word)}" for word in options)
     soft = shlex.quote(str(folder / POSTERIOR_FILE))
     after = {
-        "for the loss and settings that suit such labels": f"noiseproof advise {data}{own} --noise {to}",
+        "for the loss and settings that suit such labels": f"noiseproof advise {data}{words} --noise {to}",
         "to train on the probability of every class": f"noiseproof train jal-ce --data {data}{reading} --labels {soft}",
     }
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
-    again = f"noiseproof audit {data}{own} --decisions decisions.csv --out {to}"
+    again = f"noiseproof audit {data}{words} --decisions decisions.csv --out {to}"
     commands["Or decide above, export, and write the data with your decisions:"] = again
     facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
     facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}

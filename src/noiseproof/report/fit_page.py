@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseproof.audit.result import POSTERIOR_FILE, short_name
 from noiseproof.data import Dataset
@@ -88,15 +89,16 @@ def write_fit(
     place: str,
     options: Sequence[str] = (),
     labels: str | None = None,
+    own: NDArray[np.int64] | None = None,
     seed: int = 0,
     shown: int = MAX_EXAMPLES,
 ) -> None:
     """Write the page and the files of the audit beside a model that was saved in ``folder``.
 
     The data were at ``place`` and were read with these options of the command line; ``labels`` is the file of their labels, if
-    these are not the data's own. Up to ``shown`` labels are on the page.
+    these are not the data's ``own``. Up to ``shown`` labels are on the page.
     """
-    model.audit.save(folder, paths=dataset.train.paths)
+    model.audit.save(folder, paths=dataset.train.paths, own=own)
     data, to = shlex.join([place, *options]), shlex.quote(str(folder))
     given = "" if labels is None else f" --labels {shlex.quote(labels)}"
     commands = {

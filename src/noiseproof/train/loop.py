@@ -283,12 +283,13 @@ class Loop:
         """The record comes last: it says that the run is finished, so everything else must be there."""
         with self._timed("save"):
             weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
+            encoder = {} if self.task.table is None else {ENCODER: self.task.table.write(folder / ENCODER)}
+            described = run.described() | ({"encoder": encoder[ENCODER]} if encoder else {})
             self.record.files = {
-                WEIGHTS: write_tensors(folder / WEIGHTS, weights, {"noiseproof": json.dumps(run.described())}),
+                WEIGHTS: write_tensors(folder / WEIGHTS, weights, {"noiseproof": json.dumps(described)}),
                 CONFIDENCE: write_confidence(folder, self.task, self.predictions),
+                **encoder,
             }
-            if self.task.table is not None:
-                self.record.files[ENCODER] = self.task.table.write(folder / ENCODER)
         self.record.status = "finished"
         self._write_record()
         (folder / CHECKPOINT).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.columns import ENCODER_VERSION
 from noiseproof.io.files import ReadError, write_whole
-from noiseproof.io.text import and_more, excerpt, printable, read_json
+from noiseproof.io.text import and_more, excerpt, printable, read_by, read_json
 from noiseproof.train.network import loss_code_hash, model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import ClassCounts, Epoch, Predictions
@@ -220,7 +220,9 @@ def check_facts(facts: Any, needed: Iterable[str] = REQUIRED_KEYS) -> None:
     """A ValueError that says in which field they are not the facts of a run: records come from other machines and editors."""
     _check("", facts, {})
     if (found := facts.get("format", RECORD_FORMAT)) != RECORD_FORMAT:
-        raise ValueError(f"format {RECORD_FORMAT} expected, found {_short(found)}")
+        made = facts.get("environment")
+        wrote = made.get("noiseproof") if isinstance(made, dict) else None
+        raise ValueError(f"format {RECORD_FORMAT} expected, found {_short(found)}{read_by(found, RECORD_FORMAT, wrote)}")
     for key in needed:
         if key not in facts:
             raise ValueError(f"it has no {key!r}")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import checksum, save_arrays, write_whole
-from noiseproof.io.text import parse_json, read_json
+from noiseproof.io.text import parse_json, read_by, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import (
     CHECKPOINT,
@@ -38,6 +38,7 @@ from noiseproof.train.record import (
 )
 from noiseproof.train.run import Predictions
 from noiseproof.train.training_data import TrainingData
+from noiseproof.version import __version__
 
 RUN_FILES = (RECORD, CHECKPOINT, WEIGHTS, ENCODER, CONFIDENCE, "curves.png")
 DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "encoder", "model", "loss")
@@ -245,9 +246,8 @@ class CheckpointError(ValueError):
 def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Replace the checkpoint: a reader finds the old one or the new one, never a part."""
     text = json.dumps(facts)
-    write_tensors(
-        folder / CHECKPOINT, tensors, {"noiseproof": CHECKPOINT_FORMAT, "facts": text, "sha256": _content_digest(tensors, text)}
-    )
+    about = {"noiseproof": CHECKPOINT_FORMAT, "version": __version__, "facts": text, "sha256": _content_digest(tensors, text)}
+    write_tensors(folder / CHECKPOINT, tensors, about)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
@@ -275,8 +275,8 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         raise CheckpointError(f"{path}: damaged, or no checkpoint: {error}; move it away to start anew") from error
     if (found := metadata.get("noiseproof")) != CHECKPOINT_FORMAT or "facts" not in metadata:
         raise CheckpointError(
-            f"{path}: not a checkpoint of this version of noiseproof, which has format {CHECKPOINT_FORMAT}, not {found}; "
-            "move it away to start anew"
+            f"{path}: not a checkpoint of this version of noiseproof, which has format {CHECKPOINT_FORMAT}, not {found}"
+            f"{read_by(found, int(CHECKPOINT_FORMAT), metadata.get('version'))}; move it away to start anew"
         )
     if _content_digest(tensors, metadata["facts"]) != metadata.get("sha256"):
         raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")

@@ -244,7 +244,7 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
         network.to(memory_format=layout)  # type: ignore[call-overload] # torch's stubs lack it
     trained = TrainedClassifier(network.to(device), names, how, recipe, device)
     trained.columns = _columns(weights, facts.get("columns", []), trained.features)
-    trained.table = _table(weights, record, trained.columns)
+    trained.table = _table(weights, record, trained.columns, facts.get("encoder"))
     return trained
 
 
@@ -254,15 +254,17 @@ def _check_content(path: Path, record: Record | None) -> None:
         raise ValueError(f"{path}: damaged, it is not what the run wrote; copy it again, or train again")
 
 
-def _table(weights: Path, record: Record | None, columns: Sequence[str]) -> Table | None:
-    """The encoding of the table that was trained on, which is beside the weights."""
+def _table(weights: Path, record: Record | None, columns: Sequence[str], digest: str | None) -> Table | None:
+    """The encoding of the table that was trained on, beside the weights; these have its ``digest`` unless they are old."""
     path = weights.with_name(ENCODER)
     if not path.is_file():
-        if record is not None and ENCODER in record.files:
+        if digest is not None or (record is not None and ENCODER in record.files):
             raise FileNotFoundError(f"{path}: the encoding of the columns of this run is gone; train it again")
         return None
     _check_content(path, record)
     table = Table.read(path)
+    if digest not in (None, checksum(path)):
+        raise ValueError(f"{path}: not the encoding of the network beside it, but another run's; copy both from one folder")
     if tuple(table.encoder.feature_names) != tuple(columns):
         raise ValueError(f"{path}: not the encoding of the network beside it, whose features are others")
     return table

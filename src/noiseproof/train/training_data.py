@@ -150,6 +150,11 @@ def _labelled(
         return dataset.train, None, None, {"spec": "none", "hash": label_hash(labels)}
     spec = NoiseSpec.parse(recipe.noise)
     if (soft := spec.soft_labels(len(labels), dataset.classes, root)) is not None:
+        if soft.own is not None and not np.array_equal(soft.own, labels):
+            raise ValueError(
+                f"{recipe.noise.removeprefix('labels:')} is of other examples than {dataset.name}: it was computed from data "
+                "with other labels, or in another order; 'noiseproof audit' makes one of these"
+            )
         facts: dict[str, Any] = {"spec": recipe.noise, "hash": soft.hash, "soft": True}
         if np.array_equal(soft.given, labels):
             return dataset.train, None, soft, facts
