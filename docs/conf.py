@@ -24,7 +24,7 @@ nitpicky = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
+myst_fence_as_directive = ["mermaid", "math"]
 
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # fields of a dataclass are described once
@@ -49,13 +49,6 @@ html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False
 
-GENERATED = {
-    "reference/losses/index": catalogue.catalogue,
-    "reference/api/index": names.reference,
-    "reference/tests": sources.listing,
-}
-"""Pages in which the comment `<!-- generated -->` stands for what is made from code"""
-
 
 class Mermaid(SphinxDirective):
     """A graph as GitHub shows it, drawn here instead of by a script from elsewhere."""
@@ -70,9 +63,12 @@ class Mermaid(SphinxDirective):
 
 
 def read(app: Sphinx, name: str, content: list[str]) -> None:
-    text = sources.inside(content[0], name)
-    if name in GENERATED:
-        text = text.replace("<!-- generated -->", GENERATED[name]())
+    text = sources.with_code(content[0]) if name == "reference/tests" else content[0]
+    text = sources.with_directives(sources.inside(text, name), name)
+    if name.startswith("reference/losses/"):
+        text = catalogue.with_curves(text)
+    if name.startswith("reference/api/noiseproof"):
+        text = names.with_docstrings(text, name.rpartition("/")[2])
     content[0] = text
 
 

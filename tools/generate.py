@@ -23,7 +23,8 @@ import zoo_record
 from answers import answers
 from architecture import boxes_table, picture, walks, where_table
 from differences import difference_lists
-from manual import command_line, names
+from manual import catalogue as loss_pages
+from manual import command_line, names, sources
 from own_data import own_defaults
 from results import PAGES
 from text_or_code import where_they_differ
@@ -52,15 +53,6 @@ def published() -> str:
             found: dict[str, object] = {"kind": kind, "options": dict(recipe.loss_options), "l1": recipe.l1, "l2": recipe.l2}
             settings.setdefault(loss, []).append(found)
     return json.dumps(settings, indent=1) + "\n"
-
-
-def losses_table() -> str:
-    """The table of docs/reference/losses/index.md."""
-    lines = ["| name | loss | of one example | kind | symmetric |", "|---|---|---|---|---|"]
-    for entry in list_losses():
-        symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"`{entry.symmetric}`")
-        lines.append(f"| {entry.name} | {entry.title} | `{entry.formula}` | {entry.kind} | {symmetric} |")
-    return "\n".join(lines)
 
 
 def stub() -> str:
@@ -117,10 +109,11 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
         "train": lambda: walks()[1],
         "audit": lambda: walks()[2],
     },
-    DOCS / "reference" / "command_line.md": {"commands": command_line.reference},
+    DOCS / "reference" / "command_line" / "index.md": {"commands": command_line.overview},
     DOCS / "explanation" / "differences.md": {"differences": difference_lists},
     DOCS / "how_to" / "fit.md": {"cost": zoo_record.fit_cost},
-    DOCS / "reference" / "losses" / "index.md": {"losses": losses_table},
+    DOCS / "reference" / "tests.md": {"tests": sources.listing},
+    DOCS / "reference" / "losses" / "index.md": {"losses": loss_pages.overview},
     PAGES / "index.md": {"answers": answers},
     PAGES / "audit.md": {"answer": audit_record.audit_answer, "tables": audit_record.audit_tables},
     PAGES / "choice_of_a.md": {
@@ -157,6 +150,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
 WRITTEN: dict[Path, Callable[[], str]] = {
     PUBLISHED: published,
     CATALOGUE: catalogue,
+    **{DOCS / "reference" / name: page for part in (loss_pages, names, command_line) for name, page in part.pages().items()},
     **zoo_record.CHARTS,
     **early_record.CHARTS,
     **decay_control.CHARTS,

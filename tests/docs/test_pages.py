@@ -85,7 +85,12 @@ def test_every_block_of_code_is_seen():
     """Also one that is indented, as in a list; and other languages are none that could be run."""
     fences = {page: re.findall(r"^ *```(\S+)", text_of(page), re.MULTILINE) for page in PAGES}
     assert all(names.count("python") == shown(page) for page, names in fences.items())
-    assert {name for names in fences.values() for name in names if not name.startswith("{")} <= {"python", "mermaid", "text"}
+    assert {name for names in fences.values() for name in names if not name.startswith("{")} <= {
+        "python",
+        "mermaid",
+        "text",
+        "math",
+    }
 
 
 @functools.cache

@@ -1,4 +1,8 @@
-"""A section for each loss, from the catalogue and the docstrings; the examples are run, and one that fails stops the build."""
+"""A page for each family of losses, from the catalogue and the docstrings, whose examples are run when it is written.
+
+A committed page contains formula, prose, code and facts. The site adds the curves in place of ``<!-- curves: NAME -->`` and the
+signature in place of ``<!-- signature: NAME -->``.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,32 @@ import doctest
 import functools
 import importlib
 import inspect
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 from manual.curves import CLASSES, drawn
+from manual.docstrings import as_markdown
 from manual.formulas import tex
-from noiseproof.losses import LossEntry, list_losses
+from manual.sources import folded
+from noiseproof.losses import LossEntry, find_loss, list_losses
 from noiseproof.losses.catalog import FAMILIES, describe_parameters
 from noiseproof.losses.facts import facts_of, recommended_settings
 from noiseproof.theory import check
 
-__all__ = ["catalogue", "section"]
+__all__ = ["overview", "pages", "section", "with_curves"]
 
 TITLES = {
     "classic": "Classic losses",
-    "generalized": "Between cross entropy and mean absolute error",
+    "generalized": "Losses between cross entropy and MAE",
     "normalized": "Normalised losses",
     "asymmetric": "Asymmetric losses",
-    "joint": "The paper's losses: JAL and ANL",
-    "pairs": "Other published pairs",
-    "epsilon": "On epsilon-softmax",
-    "transformed": "On changed logits",
-    "complementary": "On what an example is not",
-    "views": "On several predictions of one example",
-    "student": "On features",
+    "joint": "Joint losses: JAL and ANL",
+    "pairs": "Active passive loss pairs",
+    "epsilon": "Losses of epsilon-softmax",
+    "transformed": "Losses on transformed logits",
+    "complementary": "Negative learning (complementary labels)",
+    "views": "Consistency losses on several views",
+    "student": "Losses on features: Student loss",
 }
 LONGEST = 110
 """Of TeX in a line"""
@@ -37,17 +44,27 @@ ANSWERS = {"yes": "yes", "no": "no", "not found": "no counterexample"}
 DECIDED = {"True": "yes", "False": "no"}
 
 
-def catalogue() -> str:
-    """Markdown: the families in their order, each loss a section with an anchor of its name."""
-    parts = [_overview()]
-    for family, entries in _families().items():
-        parts.append(f"## {TITLES.get(family, family.capitalize())}\n\n{_words_of(family)}\n")
-        parts += [section(entry) for entry in entries]
-    return "\n".join(parts)
+def pages() -> dict[str, Callable[[], str]]:
+    """The file of each family's page, in docs/reference/, with what writes it."""
+    return {f"losses/{family}.md": functools.partial(_page, family) for family in _families()}
 
 
-def anchor(entry: LossEntry) -> str:
-    return f"loss-{entry.function_name.replace('_', '-')}"
+def _page(family: str) -> str:
+    return "\n\n".join([f"# {_title(family)}", _words_of(family), *(section(entry) for entry in _families()[family])]) + "\n"
+
+
+def _title(family: str) -> str:
+    return TITLES.get(family, family.capitalize())
+
+
+def heading(entry: LossEntry) -> str:
+    return f"{entry.name}: {entry.title}"
+
+
+def place(entry: LossEntry) -> str:
+    """The link of a loss's section from the other pages of losses: its page, and its anchor as GitHub makes it."""
+    anchor = re.sub(r"[^\w\- ]", "", heading(entry).lower()).replace(" ", "-")
+    return f"{entry.cls.__module__.rpartition('.')[2]}.md#{anchor}"
 
 
 def _families() -> dict[str, list[LossEntry]]:
@@ -63,24 +80,49 @@ def _words_of(family: str) -> str:
     return " ".join((module.__doc__ or "").strip().split("\n\n")[0].split())
 
 
-def _overview() -> str:
-    lines = ["| name | loss | kind | symmetric | tolerates 80 % symmetric noise |", "|---|---|---|---|---|"]
-    for entry in list_losses():
-        cells = (f"[{entry.name}](#{anchor(entry)})", entry.title, entry.kind, _condition(entry.symmetric, entry))
-        lines.append(f"| {' | '.join(cells)} | {_tolerates(entry, NOISES[1]) or '-'} |")
-    return "\n".join(lines) + "\n"
+def overview() -> str:
+    """The table of all losses, each with a link to its section."""
+    lines = ["| name | loss | family | kind | symmetric | tolerates 80 % symmetric noise |", "|---|---|---|---|---|---|"]
+    for family, entries in _families().items():
+        for entry in entries:
+            linked = f"[{entry.name}]({place(entry)})", entry.title, f"[{family}]({family}.md)"
+            cells = (*linked, entry.kind, _condition(entry.symmetric), _tolerates(entry, NOISES[1]) or "-")
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def section(entry: LossEntry) -> str:
-    """Formula, curves, what the docstring says, what is known, and the code to copy."""
+    """Formula, what the docstring says, the code to copy, and what is known."""
     _run_examples(entry)
-    lines = [f"({anchor(entry)})=", f"### {entry.name}: {entry.title}\n"]
-    if ".. math::" not in (inspect.getdoc(entry.cls) or ""):
-        lines += ["```{math}", f"L = {tex(entry.formula, _flags(entry))}", "```", ""]
-    lines += [drawn(entry), "", "```{eval-rst}", ".. currentmodule:: noiseproof", f".. autoclass:: {entry.cls.__name__}"]
-    lines += ["   :no-index-entry:", "```", ""]
-    lines += [*_facts(entry), "", "```python", *facts_of(entry).usage, "```", ""]
+    words, _, reference = as_markdown(inspect.getdoc(entry.cls) or "").partition("\n\nReference: ")
+    lines = [f"## {heading(entry)}", "", f"<!-- curves: {entry.name} -->", ""]
+    if "```math" not in words:
+        lines += ["```math", f"L = {tex(entry.formula, _flags(entry))}", "```", ""]
+    lines += [
+        words,
+        "",
+        "```python",
+        facts_of(entry).usage[0],
+        "```",
+        "",
+        *_facts(entry, reference),
+        "",
+        f"<!-- signature: {entry.name} -->",
+    ]
     return "\n".join(lines)
+
+
+def with_curves(text: str) -> str:
+    """A page with the curves of each loss and its signature, folded, which includes what the page says of its parameters."""
+    text = re.sub(r"^- \*\*(Parameters|As code)\*\*.*\n?", "", text, flags=re.MULTILINE)
+    text = re.sub("<!-- curves: (.+?) -->", lambda found: drawn(find_loss(found[1])), text)
+    return re.sub("<!-- signature: (.+?) -->", lambda found: _signature(find_loss(found[1])), text)
+
+
+def _signature(entry: LossEntry) -> str:
+    directive = [".. currentmodule:: noiseproof", f".. autoclass:: {entry.cls.__name__}", "   :no-index-entry:"]
+    described = [f"As code: {_as_code(entry)}.", "", "```{eval-rst}", *directive, "```"]
+    return "\n".join(folded(entry.cls.__name__, "signature, parameters, example", described))
 
 
 def _flags(entry: LossEntry) -> dict[str, bool]:
@@ -88,33 +130,43 @@ def _flags(entry: LossEntry) -> dict[str, bool]:
     return {name: value for name, value in entry.defaults.items() if isinstance(value, bool)}
 
 
-def _facts(entry: LossEntry) -> Iterable[str]:
+def _facts(entry: LossEntry, reference: str) -> Iterable[str]:
     """What the catalogue knows, as a list of terms that is narrow enough for a phone."""
     tolerated = {noise: answer for noise in NOISES if (answer := _tolerates(entry, noise))}
     facts = {
-        "As code": f"`{entry.formula}`",
         "Kind": entry.kind,
-        "Symmetric": _condition(entry.symmetric, entry),
+        "Symmetric": _condition(entry.symmetric),
         "Asymmetric": _asymmetric(entry),
         "Range": " to ".join(_math(end, entry) for end in entry.range) if entry.range else "not stated",
         f"Tolerates, {CLASSES} classes": "; ".join(f"`{noise}` {answer}" for noise, answer in tolerated.items()),
-        "Decay": "; ".join(str(one) for one in recommended_settings(entry.name)) or "the paper has none for it",
+        "Regularisation": _regularisation(entry),
         "Parameters": "; ".join(f"`{name}` {meaning}" for name, meaning in describe_parameters(entry).items()),
-        "Here": "; ".join(f"`{symbol}` {meaning}" for symbol, meaning in entry.symbols.items()),
+        "As code": _as_code(entry),
+        "Reference": reference.removesuffix("."),
         "Also called": ", ".join(entry.aliases),
         "Reads": {"statistics": "", "logits": "the logits, not row statistics alone"}.get(entry.reads, entry.reads),
     }
     return (f"- **{name}**: {text}" for name, text in facts.items() if text)
 
 
+def _regularisation(entry: LossEntry) -> str:
+    found = (f"{str(one).split(':')[0]} ({one.kind})" for one in recommended_settings(entry.name))
+    return "; ".join(found) or "none published"
+
+
+def _as_code(entry: LossEntry) -> str:
+    symbols = (f"`{symbol}` is {meaning}" for symbol, meaning in entry.symbols.items())
+    return f"`{entry.formula}`, where {'; '.join(symbols)}"
+
+
 def _math(expression: str, entry: LossEntry) -> str:
     """In the line, or as code, which breaks where a phone's screen ends."""
     text = tex(expression, _flags(entry))
-    return f"{{math}}`{text}`" if len(text) < LONGEST else f"`{expression.removeprefix('if ')}`"
+    return f"${text}$" if len(text) < LONGEST else f"`{expression.removeprefix('if ')}`"
 
 
-def _condition(text: str, entry: LossEntry) -> str:
-    return DECIDED.get(text) or f"if {_math(text, entry)}"
+def _condition(text: str) -> str:
+    return DECIDED.get(text) or f"if `{text.removeprefix('if ')}`"
 
 
 def _asymmetric(entry: LossEntry) -> str:

@@ -1,35 +1,55 @@
-"""The page of the command line: every verb with its arguments, options, defaults and help, from the application itself."""
+"""A page for each verb with its arguments, options, defaults and help, from the application itself."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import typer.main
 
-__all__ = ["commands", "reference"]
+__all__ = ["commands", "overview", "pages"]
 
 HIDDEN = {"--install-completion", "--show-completion"}
 """Options that Typer adds, which are the same in every application"""
 
 
-def reference() -> str:
-    """Markdown with a section for each group of verbs and one for each verb."""
-    from noiseproof.cli import app
-
-    root = typer.main.get_command(app)
+def overview() -> str:
+    """Markdown: tables of the commands, as the help groups them, each with a link to its page."""
+    root = _application()
     panels: dict[str, list[str]] = {}
     for words, command in commands(root, ("noiseproof",)):
-        panel = _panel(root, words[1])
-        panels.setdefault(panel, []).append(_section(words, command, level="##" if panel == "" else "###"))
-    parts = []
-    for panel, sections in panels.items():
-        parts += [f"## {panel}", *sections] if panel else sections
-    return "\n\n".join(parts)
+        anchor = f"#{'-'.join(words)}" if len(words) > 2 else ""
+        row = f"| [`{' '.join(words)}`]({words[1]}.md{anchor}) | {_help(command.help or '')[0]} |"
+        panels.setdefault(_panel(root, words[1]), []).append(row)
+    head = ["", "| command | meaning |", "|---|---|"]
+    return "\n\n".join("\n".join([f"## {panel}", *head, *rows]) for panel, rows in panels.items())
+
+
+def pages() -> dict[str, Callable[[], str]]:
+    """The file of each verb's page, in docs/reference/, with what writes it."""
+    verbs = dict.fromkeys(words[1] for words, _ in commands(_application(), ("noiseproof",)))
+    return {f"command_line/{verb}.md": functools.partial(_page, verb) for verb in verbs}
+
+
+def _page(verb: str) -> str:
+    """One section for a verb, or one for each verb of a group."""
+    command = _application().commands[verb]
+    parts = [f"# noiseproof {verb}"]
+    if hasattr(command, "commands"):
+        parts += [_cell(command.help)] if command.help else []
+    parts += [_section(words, one) for words, one in commands(command, ("noiseproof", verb))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _application() -> Any:
+    from noiseproof.cli import app
+
+    return typer.main.get_command(app)
 
 
 def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -49,8 +69,9 @@ def _panel(root: Any, verb: str) -> str:
     return panel if isinstance(panel, str) else ""
 
 
-def _section(words: tuple[str, ...], command: Any, level: str) -> str:
-    lines = [f"{level} `{' '.join(words)}`", "", f"    {_usage(words, command)}", "", *_help(command.help or "")]
+def _section(words: tuple[str, ...], command: Any) -> str:
+    heading = [f"## {' '.join(words)}", ""] if len(words) > 2 else []
+    lines = [*heading, f"    {_usage(words, command)}", "", *_help(command.help or "")]
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option" and _is_shown(parameter)]
     if arguments:

@@ -1,14 +1,47 @@
-"""Docstrings as autodoc reads them: lists in two columns become definitions. Sphinx reads ``Args:`` and the like itself."""
+"""Docstrings as autodoc reads them, and as Markdown. Sphinx reads ``Args:`` and the like itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["with_definitions"]
+__all__ = ["as_markdown", "in_a_line", "with_definitions"]
 
 COLUMNS = re.compile(r"(\S.*?)(?:  +)(?=\S)")
 """A term, a gap of two spaces or more, and where the second column begins"""
+
+
+ROLE = re.compile(r":math:`([^`]+)`|(?::\w+)+:`~?([^`]+)`|``(.+?)``")
+NOT_PROSE = re.compile(r"Args:|Returns:|Raises:|Attributes:|Examples?:|>>>| {4}")
+
+
+def as_markdown(text: str) -> str:
+    """What a docstring says, without its examples and lists of arguments.
+
+    >>> print(as_markdown("A :class:`~torch.Tensor` ``x``::\\n\\n    left out\\n\\n.. math:: x^2\\n\\nArgs:\\n    x: It."))
+    A `Tensor` `x`.
+    <BLANKLINE>
+    ```math
+    x^2
+    ```
+    """
+    parts = []
+    for part in re.split(r"\n\s*\n", text):
+        if part.startswith(".. math::"):
+            lines = (line.strip() for line in part.removeprefix(".. math::").splitlines())
+            parts.append("\n".join(["```math", *filter(None, lines), "```"]))
+        elif not NOT_PROSE.match(part):
+            parts.append(re.sub(r"::$", ".", in_a_line(part)))
+    return "\n\n".join(parts)
+
+
+def in_a_line(text: str) -> str:
+    """A paragraph of a docstring as Markdown."""
+    return ROLE.sub(_marked, " ".join(text.split()))
+
+
+def _marked(found: re.Match[str]) -> str:
+    return f"${found[1]}$" if found[1] else f"`{found[3] or found[2].rpartition('.')[2]}`"
 
 
 def with_definitions(lines: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Links out of the folder of pages, which GitHub follows as they are, turned into links within the site.
+"""What a page has for a code host, as the site shows it: comments become directives, links out of the folder links in it.
 
 A test that a page names, ``[`test_it`](../tests/theory/test_bounds.py)``, becomes a link to its code on the page of tests.
 """
@@ -6,12 +6,13 @@ A test that a page names, ``[`test_it`](../tests/theory/test_bounds.py)``, becom
 from __future__ import annotations
 
 import ast
+import html
 import posixpath
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["LINKED_TEST", "PAGES_OUTSIDE", "inside", "listing", "missing_tests"]
+__all__ = ["LINKED_TEST", "PAGES_OUTSIDE", "folded", "inside", "linked_tests", "listing", "missing_tests", "with_code"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
@@ -20,6 +21,28 @@ PAGES_OUTSIDE = {"CONTRIBUTING.md": "how_to/contributing.md", "CHANGELOG.md": "r
 """Files of the repository that have a page"""
 TESTS_PAGE = "reference/tests.md"
 RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]+)(#[^)]*)?\)")
+
+
+TOCTREE = re.compile(r"^<!-- toctree\n(.*?)^-->", re.DOTALL | re.MULTILINE)
+INCLUDED = re.compile(r"^.*<!-- include: (\S+) -->$", re.MULTILINE)
+"""A line that a code host shows, and the file that the site has in its place"""
+
+
+def folded(name: str, words: str, content: Iterable[str], *, is_open: bool = False) -> list[str]:
+    """Markdown that opens when it is clicked, under a name in code and some words."""
+    summary = f"<summary><code>{html.escape(name)}</code> {words}</summary>"
+    return [f'<details class="entry"{" open" * is_open}>', summary, "", *content, "", "</details>", ""]
+
+
+def with_directives(text: str, page: str) -> str:
+    """The comments of a page that stand for a table of contents or for a file of the repository.
+
+    >>> with_directives("<!-- toctree\\n:caption: Use\\n\\nfit\\n-->", "index")
+    '```{toctree}\\n:hidden:\\n:caption: Use\\n\\nfit\\n```'
+    """
+    up = "../" * (1 + page.count("/"))
+    text = TOCTREE.sub(r"```{toctree}\n:hidden:\n\1```", text)
+    return INCLUDED.sub(rf"```{{include}} {up}\1\n:heading-offset: 0\n```", text)
 
 
 def inside(text: str, page: str = "index") -> str:
@@ -54,7 +77,7 @@ def _anchor(test: str) -> str:
 
 def linked_tests() -> dict[str, str]:
     """Every test that a page links to, with its file."""
-    pages = sorted(DOCS.rglob("*.md"))
+    pages = sorted(page for page in DOCS.rglob("*.md") if page != DOCS / TESTS_PAGE)
     return {found[1]: found[2] for page in pages for found in LINKED_TEST.finditer(page.read_text(encoding="utf-8"))}
 
 
@@ -70,16 +93,26 @@ def _functions(file: str) -> set[str]:
 
 
 def listing() -> str:
-    """Markdown: the code of each of these tests, by file."""
+    """Markdown: these tests by file, each with a link to its file, for a code host."""
     if missing := missing_tests():
         raise ValueError(f"pages link to tests that are not there: {', '.join(missing)}")
-    return "\n".join(_listed())
+    parts = []
+    for file, names in _by_file().items():
+        parts.append("\n".join([f"## {file}\n", *(f"- [`{name}`](../../{file})" for name in names)]))
+    return "\n\n".join(parts)
 
 
-def _listed() -> Iterable[str]:
+def _by_file() -> dict[str, list[str]]:
     tests = linked_tests()
-    for file in dict.fromkeys(tests.values()):
-        yield f"## `{file}`\n"
-        for name in (name for name, place in tests.items() if place == file):
-            yield f"({_anchor(name)})=\n### {' '.join(name.split('_')[1:]).capitalize()}\n"
-            yield f"```{{literalinclude}} ../../{file}\n:language: python\n:pyobject: {name}\n```\n"
+    return {file: [name for name, place in tests.items() if place == file] for file in dict.fromkeys(tests.values())}
+
+
+def with_code(text: str) -> str:
+    """The page of tests with the code of each, which opens when it is clicked."""
+
+    def code(found: re.Match[str]) -> str:
+        name, file = found[1], found[2]
+        shown = [f"({_anchor(name)})=", f"```{{literalinclude}} ../../{file}", ":language: python", f":pyobject: {name}", "```"]
+        return "\n".join(folded(name, "", shown))
+
+    return re.sub(rf"^- {LINKED_TEST.pattern}$", code, text, flags=re.MULTILINE)

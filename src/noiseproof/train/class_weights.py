@@ -33,7 +33,7 @@ CHOICES = ("auto", "balanced", "tempered", "logit-adjustment")
 IMBALANCE = 1.5
 """Times as many labels of the most frequent class as of the rarest from which on ``auto`` weights classes"""
 WITHOUT_COLLAPSE = ("ce", "fl", "ece", "efl", "ce+lc")
-"""Losses that predict a minority class without weights: docs/train.md contains the measurements"""
+"""Losses that predict a minority class without weights: docs/how_to/train.md contains the measurements"""
 
 
 def check_class_weight(value: Any) -> ClassWeight:
