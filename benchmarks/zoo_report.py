@@ -48,6 +48,11 @@ class Zoo:
         there = {method for lines in self.cells.values() for method in lines}
         return [method for method in (*BASELINES, *CANDIDATES) if method in there]
 
+    def widely_run(self, noisy: bool | None = True) -> list[str]:
+        """The methods, without those that were run on less than half as many cells as another."""
+        cells = {method: len(self.where(method, noisy=noisy)) for method in self.methods()}
+        return [method for method in cells if 2 * cells[method] >= max(cells.values())]
+
     def where(self, *methods: str, noisy: bool | None = None) -> dict[Place, dict[str, Line]]:
         """The cells that all of these methods have, with or without wrong labels."""
         return {
@@ -134,8 +139,11 @@ def best_baseline(zoo: Zoo, candidate: str, metric: Metric, among: Sequence[str]
 
 
 def regrets(zoo: Zoo, metric: Metric, noisy: bool | None = True) -> dict[str, dict[Place, float]]:
-    """By method and cell, how far it is below the best of the baselines and itself, in cells that every method has."""
-    methods = zoo.methods()
+    """By method and cell, how far it is below the best of the baselines and itself, in cells that all these methods have.
+
+    Methods are those of :meth:`Zoo.widely_run`.
+    """
+    methods = zoo.widely_run(noisy)
     found: dict[str, dict[Place, float]] = {method: {} for method in methods}
     for place, lines in zoo.where(*methods, noisy=noisy).items():
         best = max(metric.of(lines[method]) for method in methods if method not in CANDIDATES)
@@ -242,7 +250,7 @@ def number(values: Iterable[float | None], digits: int = 1, scale: float = 1.0) 
 def methods_table(zoo: Zoo) -> str:
     """Every method over its own cells."""
     regret = {metric.title: regrets(zoo, metric) for metric in (ACCURACY, METRICS[-1])}
-    shared = len(zoo.where(*zoo.methods(), noisy=True))
+    shared = len(next(iter(regret[ACCURACY.title].values()), {}))
     rows = []
     for method in zoo.methods():
         noisy, clean = ([lines[method] for lines in zoo.where(method, noisy=kind).values()] for kind in (True, False))
@@ -254,7 +262,7 @@ def methods_table(zoo: Zoo) -> str:
                 *(number(map(metric.of, noisy)) for metric in METRICS[1:3]),
                 number((line["accuracy"]["f1_macro"] for line in noisy), scale=100),
                 number((line["auc"] for line in noisy), 3),
-                *(number(regret[title][method].values(), 2) for title in regret),
+                *(number(found.get(method, {}).values(), 2) for found in regret.values()),
                 sum(line["accuracy"]["lost"] for line in noisy),
                 len(clean),
                 number(map(ACCURACY.of, clean)),

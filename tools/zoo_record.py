@@ -210,7 +210,7 @@ def regret() -> str:
 def cost() -> str:
     """Mean accuracy on noisy cells against the median seconds of the processor."""
     zoo = measured()
-    methods = zoo.methods()
+    methods = zoo.widely_run()
     shared = list(zoo.where(*methods, noisy=True).values())
     points = [
         Point(

@@ -146,7 +146,7 @@ def test_what_a_reader_must_know_is_said():
     found = audit.audit_probabilities(p[rows], given[rows], classes=["ant", "bee", "cat", "dog"])
     warnings = "\n".join(found.warnings)
     assert "class cat: " in warnings
-    assert "labels are flagged: look at them before any is removed" in warnings
+    assert "labels are flagged: look at them before you remove any" in warnings
     assert "class ant: its examples are called bee almost as often" in warnings
     assert "class dog: no example has this label" in warnings
 

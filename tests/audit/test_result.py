@@ -39,7 +39,8 @@ def test_the_columns_say_what_was_found(audit, tmp_path):
     assert [row["flagged"] for row in rows] == ["0", "1", "1", "0"]
     assert (rows[1]["p_wrong"], rows[1]["p_suggested"]) == ("0.800000", "0.800000")
     assert rows[2]["warning"] == (
-        "1 of its 1 labels are flagged: look at them before any is removed, as training on soft labels does too; "
+        "1 of its 1 labels are flagged: look at them before you remove any or train on soft labels, which would remove them "
+        "too; "
         "no label is more likely than not"
     )
     assert rows[0]["warning"] == ""  # half of the class is not most of it

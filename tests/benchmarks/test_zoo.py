@@ -355,6 +355,15 @@ def test_regret_is_to_the_best_baseline_and_never_below_zero(zoo, analysis):
     }
 
 
+def test_a_method_that_was_run_on_few_cells_does_not_take_the_others_out_of_the_regret(zoo, analysis):
+    names = ("a", "b", "c")
+    lines = [made(zoo, method, first(right), name) for name in names for method, right in (("ce", 30), ("fit", 20))]
+    lines.append(made(zoo, "gce", first(40), "a"))
+    found = analysis.regrets(analysis.Zoo(lines), analysis.ACCURACY)
+    assert {method: len(cells) for method, cells in found.items()} == {"ce": 3, "fit": 3}
+    assert "| gce | 1 |" in analysis.methods_table(analysis.Zoo(lines))
+
+
 def test_worse_is_more_than_a_point_and_two_standard_errors(zoo, analysis):
     """One row of 50 is 2 points and less than two errors; ten rows are more."""
     for count, worse in ((49, 0), (40, 1)):

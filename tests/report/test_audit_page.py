@@ -128,7 +128,7 @@ def test_most_of_a_class_flagged_is_no_reason_to_remove():
     audit = Audit(np.array([0] * 40 + [1] * 10), posterior, np.eye(2), 0.1, (0.0, 0.2), 0.9, ("common", "rare"), "by hand")
     page = audit_page(audit)
     assert data_of(page)["careful"] == [False, True]
-    assert "6 of its 10 labels are flagged: look at them before any is removed" in page
+    assert "6 of its 10 labels are flagged: look at them before you remove any" in page
     assert "A flag is a reason to look, not to delete." in page
 
 

@@ -89,7 +89,7 @@ def _warning(found: ClassAudit, close: str | None) -> str:
     if not found.given:
         said.append("no example has this label")
     elif found.mostly_flagged:
-        way = "look at them before any is removed, as training on soft labels does too"
+        way = "look at them before you remove any or train on soft labels, which would remove them too"
         said.append(f"{found.flagged} of its {found.given} labels are flagged: {way}")
     elif close is not None and found.estimated:
         said.append(f"its examples are called {close} almost as often: suggestions between the two are guesses")
