@@ -63,11 +63,13 @@ def decay_answer() -> str:
     whole, decay, loss = (fmean(getattr(lead, part).value for lead in noisy) for part in ("lead", "decay", "loss"))
     head = ["noise", "lead over CE", "the decay's part", "the loss's part", "over the best other, both L1", "both L2"]
     said = (
-        f"**With each loss under the decay that the paper gives it, JAL-CE is {whole:.1f} points ahead of cross entropy, mean "
-        f"of {len(noisy)} noises: {decay:.1f} are the decay's and {loss:.1f} the loss's.** With the same decay for all losses, "
-        f"JAL-CE is ahead of the best other one by more than seeds explain in {verdicts.count(1)} of {len(verdicts)} "
-        f"comparisons and behind it in {verdicts.count(-1)}; in the others no difference is shown, or fewer than {MIN_SEEDS} "
-        "seeds are there to tell."
+        f"**JAL-CE's lead over cross entropy, {whole:.1f} points on average of {len(noisy)} noises, is {decay:.1f} points "
+        "of decay "
+        f"and {loss:.1f} of loss. With the same decay for all losses it is ahead of the best other one in "
+        f"{verdicts.count(1)} of "
+        f"{len(verdicts)} comparisons and behind in {verdicts.count(-1)}**, by more than seeds explain; in the others no "
+        "difference "
+        f"is shown, or fewer than {MIN_SEEDS} seeds are there to tell."
     )
     return "\n\n".join([said, table(head, rows).rstrip(), "In points; [95 % interval] from three seeds on; (n) is how many."])
 

@@ -110,7 +110,8 @@ def early_answer() -> str:
         said.append(f"by {min(leads):.0f} to {max(leads):.0f} points under {kind}")
     clean = [f" On clean labels the difference is {row.lead:+.1f}." for row in rows() if row.kind == "clean"]
     return (
-        f"**JAL-CE's last epoch is ahead of cross entropy's best possible epoch in {len(ahead)} of {len(noisy)} noises**: "
+        f"**JAL-CE's last epoch is ahead of cross entropy's best possible epoch in {len(ahead)} of {len(noisy)} noise "
+        "settings**: "
         f"{', '.join(said[:-1])}, and {said[-1]}.{''.join(clean)}"
     )
 
@@ -153,7 +154,7 @@ def epochs() -> str:
         across=f"epoch; mean of seeds {' and '.join(str(run.seed) for run in classic)}",
         up="accuracy on 10,000 clean test images, %",
         marks=[(run.best_epoch, run.best, 0) for run in classic],
-        level=(best, f"best possible epoch of cross entropy: {best:.1f}", 0),
+        level=(best, f"best possible epoch: {best:.1f}", 0),
         span=(40, 90),
     )
 
@@ -168,7 +169,7 @@ def epochs_sentence() -> str:
         f"{picture}(docs/figures/epochs.svg)\n\n"
         f"Cross entropy ends at {last:.1f} %. Its best epoch, which only clean test labels could pick, reaches {best:.1f} %;\n"
         f"JAL-CE's last epoch reaches {fmean(run.last for run in proposed):.1f} %. It is ahead of that best epoch in "
-        f"{sum(row.lead > 0 for row in noisy)} of {len(noisy)} noises\n"
+        f"{sum(row.lead > 0 for row in noisy)} of {len(noisy)} noise settings\n"
         f"([by noise](docs/benchmarks/early_stopping.md), [records](records/reproduction.jsonl); {len(classic)} seeds here, "
         "one or two elsewhere)."
     )

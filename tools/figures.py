@@ -6,29 +6,32 @@ pixel and nothing depends on a drawing library, so that the same records give th
 
 from __future__ import annotations
 
+import itertools
 import math
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib import resources
-from typing import NamedTuple
-
-from noiseproof.report.charts import _path, _svg, _text
+from typing import Literal, NamedTuple
 
 __all__ = ["Dot", "Line", "Mark", "Point", "badge", "boxes", "heat_map", "intervals", "lines", "rows_of_marks", "scatter"]
 
 WIDTH, ROW, TOP, BOTTOM = 560, 24, 36, 46
 RIGHT = WIDTH - 14
-CHARACTER = 7.1
-"""Width of one, about"""
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 2")
 STYLE = """
+:root { --page: #fff; --ink: #1c1f23; --quiet: #5b6470; --rule: #d9dee4; --box: #eef1f4;
+  --c0: #0072b2; --c1: #c65100; --c2: #007a5a; --c3: #a8327f; --c4: #7a5c00; --c5: #4b4b4b; }
+@media (prefers-color-scheme: dark) { :root {
+  --page: #14171a; --ink: #e6e9ec; --quiet: #a0a9b4; --rule: #343b43; --box: #232a31;
+  --c0: #56b4e9; --c1: #ff9a4d; --c2: #3ecfa0; --c3: #f29ccf; --c4: #e6c84f; --c5: #c9c9c9; } }
+svg { color: var(--ink); } .c0 { color: var(--c0); } .c1 { color: var(--c1); } .c2 { color: var(--c2); }
+.c3 { color: var(--c3); } .c4 { color: var(--c4); } .c5 { color: var(--c5); }
 text { font: 13px system-ui, sans-serif; fill: var(--ink); } .title { font-weight: 600; font-size: 15px; }
 .quiet { fill: var(--quiet); } .grid { stroke: var(--rule); fill: none; } .zero { stroke: var(--quiet); fill: none; }
 .mark { fill: currentColor; fill-opacity: .8; } .bar { stroke: currentColor; stroke-opacity: .6; fill: none; }
 .box { fill: currentColor; fill-opacity: .35; } .line { stroke: currentColor; fill: none; stroke-width: 2; }
 .heat, .named { fill: currentColor; } .named { font-weight: 600; }
 """
+"""The colours are Okabe and Ito's, darkened on white so that thin lines and words are readable"""
 Kind = tuple[str, int]
 """A name and a colour; its place among the kinds gives the shape"""
 
@@ -116,20 +119,20 @@ def lines(
     values = [value for line in series for value in line.values]
     low, high = span or (min(values), max(values))
     places = [place for line in series for place in line.places]
-    right = WIDTH - 16 - CHARACTER * max(len(line.name) for line in series)
+    right = WIDTH - 14 - max(_width(line.name, bold=True) for line in series)
     top = TOP + 22
     x, y = Axis(min(places), max(places), 38, right, log), Axis(low, high, top + height, top)
     parts = [_text(4, TOP + 8, up, "start", "quiet"), *_grid(x, y, across)]
     if level is not None:
         at, text, color = level
         parts.append(f'<path class="line c{color}" stroke-dasharray="3 4" d="M38 {y.at(at):.1f}H{right:.1f}"/>')
-        parts.append(_text(right, y.at(at) - 7, text, "end", f"c{color} named"))
+        parts.append(_text(right, y.at(at) + 18, text, "end", f"c{color} named"))
     ordered = sorted(series, key=lambda line: y.at(line.values[-1]))
     for line, place in zip(ordered, _apart([y.at(line.values[-1]) for line in ordered]), strict=True):
-        path = _path([(x.at(a), y.at(b)) for a, b in zip(line.places, line.values, strict=True)])
+        path = "L".join(f"{x.at(a):.1f} {y.at(b):.1f}" for a, b in zip(line.places, line.values, strict=True))
         dash = f' stroke-dasharray="{DASHES[line.color % 5]}"' if line.color % 5 else ""
         full = escape(f"{line.name}: {line.values[-1]:.1f} at the end")
-        parts.append(f'<path class="line c{line.color}"{dash} d="{path}"><title>{full}</title></path>')
+        parts.append(f'<path class="line c{line.color}"{dash} d="M{path}"><title>{full}</title></path>')
         parts.append(_text(right + 8, place + 4, line.name, "start", f"c{line.color} named"))
     parts += [f'<circle class="mark c{color}" cx="{x.at(a):.1f}" cy="{y.at(b):.1f}" r="5"/>' for a, b, color in marks]
     return _file(title, parts, top + height + BOTTOM)
@@ -137,7 +140,7 @@ def lines(
 
 def intervals(title: str, rows: Sequence[Dot], *, across: str, digits: int | None = None) -> str:
     """A row for each value, with its interval and the number beside it, with a sign unless digits are asked for."""
-    left = 16 + CHARACTER * max(len(row.name) for row in rows)
+    left = 16 + max(_width(row.name) for row in rows)
     ends = [end for row in rows for end in (row.low, row.high, row.value) if end is not None]
     x = Axis(min(0.0, *ends), max(ends), left, RIGHT - 48)
     bottom = TOP + ROW * len(rows)
@@ -161,7 +164,7 @@ def rows_of_marks(
     zero: bool = False,
 ) -> str:
     """For each row its values on one line, each kind with a colour and a shape; a row without values is a heading."""
-    left = 16 + CHARACTER * max(len(name) for name, marks in rows if marks)
+    left = 16 + max(_width(name) for name, marks in rows if marks)
     values = [mark.value for _, marks in rows for mark in marks]
     x = Axis(min([0.0, *values] if zero else values), max(values), left, RIGHT - 6)
     legend, top = _legend(kinds)
@@ -189,44 +192,52 @@ def scatter(
     *,
     across: str,
     up: str,
-    diagonal: bool = True,
+    reference: Literal["diagonal", "zero"] | None = "diagonal",
     log: bool = False,
     height: float = 340,
 ) -> str:
-    """Points with intervals upwards, and the diagonal on which both values are equal, unless the axes differ."""
-    legend, top = _legend(kinds) if len(kinds) > 1 else ([], float(TOP))
+    """Points with intervals upwards, cut off at the edges, and a line where both values are equal or where one is zero."""
+    legend, top = _legend(kinds) if len(kinds) > 1 else ([], TOP - 14.0)
     top += 22
-    ups = [end for point in points for end in (point.y, *((point.low, point.high) if diagonal else ())) if end is not None]
-    acrosses = [point.x for point in points]
-    margin = 0.03 * (max(ups) - min(ups))
-    low, high = min(ups) - margin, max(ups) + margin
-    if diagonal:
-        low, high = min(low, *acrosses), max(high, *acrosses)
+    acrosses, ups = [point.x for point in points], [point.y for point in points]
+    low, high = _widened(min(ups), max(ups), 0.12)
+    x = Axis(*_widened(min(acrosses), max(acrosses), 0.03), 38, RIGHT)
+    if reference == "diagonal":
+        low, high = _widened(min(acrosses + ups), max(acrosses + ups), 0.03)
+        x = Axis(low, high, 38, RIGHT)
+    elif log:
+        x = Axis(min(acrosses) / 1.5, max(acrosses) * 1.5, 38, RIGHT - 90, log)
     y = Axis(low, high, top + height, top)
-    x = Axis(low, high, 38, RIGHT) if diagonal else Axis(min(acrosses) / 1.5, max(acrosses) * 1.5, 38, RIGHT - 90, log)
-    parts = [*legend, _text(4, top - 14, up, "start", "quiet"), *_grid(x, y, across)]
-    if diagonal:
-        parts.append(f'<path class="zero" d="M{x.start:.1f} {y.start:.1f}L{x.end:.1f} {y.end:.1f}"/>')
+    parts = [*legend, _text(4, top - 10, up, "start", "quiet"), *_grid(x, y, across)]
+    if reference is not None:
+        ends = (y.start, y.end) if reference == "diagonal" else (y.at(0), y.at(0))
+        parts.append(f'<path class="zero" d="M{x.start:.1f} {ends[0]:.1f}L{x.end:.1f} {ends[1]:.1f}"/>')
     for point in points:
         at, color = x.at(point.x), kinds[point.kind][1]
         if point.low is not None and point.high is not None:
             parts.append(f'<path class="bar c{color}" d="M{at:.1f} {y.at(point.low):.1f}V{y.at(point.high):.1f}"/>')
         parts.append(_shape(at, y.at(point.y), point.kind, color, point.title))
-    taken: list[tuple[float, float, float]] = []
-    for point in sorted((point for point in points if point.label), key=lambda point: -point.y):
-        at, wide = x.at(point.x), CHARACTER * len(point.label)
-        from_right = at + 9 + wide > WIDTH
-        left = at - 9 - wide if from_right else at + 9
-        near = [place for start, end, place in taken if start < left + wide and left < end]
-        place = max([y.at(point.y), *(one + 15 for one in near if one + 15 > y.at(point.y))])
+    named = sorted((point for point in points if point.label), key=lambda point: -point.y)
+    taken = [(x.at(point.x) - 5, x.at(point.x) + 5, y.at(point.y)) for point in named]
+    for point in named:
+        at, wide = x.at(point.x), _width(point.label)
+        for shift, before in itertools.product(range(0, 100, 4), (False, True)):
+            left, place = at - 9 - wide if before else at + 9, y.at(point.y) + shift
+            free = not any(start < left + wide and left < end and abs(one - place) < 13 for start, end, one in taken)
+            if free and left > 0 and left + wide < WIDTH:
+                break
         taken.append((left, left + wide, place))
-        parts.append(_text(at - 9 if from_right else at + 9, place + 4, point.label, "end" if from_right else "start"))
+        parts.append(_text(at - 9 if before else at + 9, place + 4, point.label, "end" if before else "start"))
     return _file(title, parts, top + height + BOTTOM)
+
+
+def _widened(low: float, high: float, share: float) -> tuple[float, float]:
+    return low - share * (high - low), high + share * (high - low)
 
 
 def boxes(title: str, rows: Sequence[tuple[str, Sequence[float], float, int]], *, across: str) -> str:
     """For each row five quantiles as whisker, box, median, box and whisker, and a number beside it."""
-    left = 16 + CHARACTER * max(len(name) for name, *_ in rows)
+    left = 16 + max(_width(name) for name, *_ in rows)
     x = Axis(0, max(1.0, *(places[-1] for _, places, *_ in rows)), left, RIGHT - 48)
     bottom = TOP + ROW * len(rows)
     parts = _below(x, TOP - 2, bottom, across)
@@ -245,7 +256,7 @@ def boxes(title: str, rows: Sequence[tuple[str, Sequence[float], float, int]], *
 
 def heat_map(title: str, rows: Sequence[tuple[str, Sequence[float | None]]], columns: Sequence[str], *, across: str) -> str:
     """Cells from 0 to 100 with their number, darker where it is higher; a row without values is a heading."""
-    left = 16 + CHARACTER * max(len(name) for name, found in rows if found)
+    left = 16 + max(_width(name) for name, found in rows if found)
     wide = (RIGHT - left) / len(columns)
     parts = [_text((left + RIGHT) / 2, TOP + 6, across, "middle", "quiet")]
     parts += [_text(left + wide * (k + 0.5), TOP + 26, name, "middle", "quiet") for k, name in enumerate(columns)]
@@ -263,21 +274,20 @@ def heat_map(title: str, rows: Sequence[tuple[str, Sequence[float | None]]], col
 
 def badge(name: str, value: str) -> str:
     """A name and a value side by side, for the head of the README."""
-    left, right = (14 + CHARACTER * len(text) for text in (name, value))
+    left, right = (14 + _width(text) for text in (name, value))
     parts = [
-        f'<rect width="{left:.0f}" height="22" style="fill: var(--box)"/>',
-        f'<rect x="{left:.0f}" width="{right:.0f}" height="22" style="fill: var(--agrees)"/>',
-        _text(left / 2, 15.5, name, "middle"),
+        f'<rect width="{left + right:.0f}" height="22" rx="3" style="fill: var(--box)"/>',
+        _text(left / 2, 15.5, name, "middle", "quiet"),
         _text(left + right / 2, 15.5, value, "middle"),
     ]
-    return _written(f"{name}: {value}", parts, round(left + right), 22)
+    return _svg(f"{name}: {value}", parts, round(left + right), 22)
 
 
 def _legend(kinds: Sequence[Kind]) -> tuple[list[str], float]:
     """Shapes and names below the title, in as many lines as they need, and where the plot begins."""
     parts, at, y = [], 12.0, TOP
     for number, (name, color) in enumerate(kinds):
-        wide = 30 + CHARACTER * len(name)
+        wide = 32 + _width(name)
         if at + wide > WIDTH + 10:
             at, y = 12.0, y + 20
         parts += [_shape(at, y, number, color, name), _text(at + 10, y + 4, name, "start", "quiet")]
@@ -319,18 +329,21 @@ def _apart(places: Sequence[float], gap: float = 15.0) -> list[float]:
     return found
 
 
+def _width(text: str, *, bold: bool = False) -> float:
+    """Of a text, about, in a wide font."""
+    return (1.1 if bold else 1.0) * sum(9.4 if one.isupper() or one == "+" else 7.4 for one in text)
+
+
+def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
+
+
 def _file(title: str, parts: Iterable[str], height: float) -> str:
     page = f'<rect width="{WIDTH}" height="{math.ceil(height)}" style="fill: var(--page)"/>'
-    return _written(title, [page, _text(4, 18, title, "start", "title"), *parts], WIDTH, math.ceil(height))
+    return _svg(title, [page, _text(4, 18, title, "start", "title"), *parts], WIDTH, math.ceil(height))
 
 
-def _written(label: str, parts: Iterable[str], width: int, height: int) -> str:
-    """A file of its own, with the colours of the package's pages."""
-    css = resources.files("noiseproof.report").joinpath("style.css").read_text(encoding="utf-8")
-    light = re.search(r":root \{.*?\}", css, re.DOTALL)
-    dark = re.search(r"@media \(prefers-color-scheme: dark\) \{ :root \{.*?\} \}", css, re.DOTALL)
-    if light is None or dark is None:
-        raise ValueError("style.css must define its colours for light and dark")
-    colors = " ".join(f".c{k} {{ color: var(--c{k}); }}" for k in range(7))
-    text = _svg(label, [f"<style>{light[0]}\n{dark[0]}{STYLE}{colors}</style>", *parts], width, height)
-    return text.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" ', 1).replace("><", ">\n<") + "\n"
+def _svg(label: str, parts: Iterable[str], width: int, height: int) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" viewBox="0 0 {width} {height}" role="img"'
+    return "\n".join([f'{head} aria-label="{escape(label)}">', f"<style>{STYLE}</style>", *parts, "</svg>", ""])

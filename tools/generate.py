@@ -18,6 +18,7 @@ import early_record
 import kernel_record
 import paper_record
 import rare_record
+import readme_fits
 import training_record
 import zoo_record
 from answers import answers
@@ -99,7 +100,12 @@ def _literal(value: object) -> str:
 
 
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
-    ROOT / "README.md": {"zoo": zoo_record.readme_zoo, "epochs": early_record.epochs_sentence},
+    ROOT / "README.md": {
+        "report": readme_fits.picture,
+        "verdict": readme_fits.verdict,
+        "zoo": zoo_record.readme_zoo,
+        "epochs": early_record.epochs_sentence,
+    },
     DOCS / "reference" / "api" / "index.md": {"names": names.overview},
     DOCS / "explanation" / "architecture.md": {
         "boxes": boxes_table,
@@ -132,6 +138,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     PAGES / "loss_or_decay.md": {"answer": decay_control.decay_answer, "control": decay_control.control},
     PAGES / "paper.md": {
         "answer": paper_record.paper_answer,
+        "details": paper_record.paper_details,
         "counted": paper_record.counted_cells,
         "tables": paper_record.paper_tables,
         "text": where_they_differ,
@@ -151,6 +158,7 @@ WRITTEN: dict[Path, Callable[[], str]] = {
     PUBLISHED: published,
     CATALOGUE: catalogue,
     **{DOCS / "reference" / name: page for part in (loss_pages, names, command_line) for name, page in part.pages().items()},
+    **readme_fits.BADGES,
     **zoo_record.CHARTS,
     **early_record.CHARTS,
     **decay_control.CHARTS,

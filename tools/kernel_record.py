@@ -154,7 +154,7 @@ def linear_plot() -> str:
     title = f"A step of a linear head, {shape[1]:,} x {shape[2]:,}, {shape[0]:,} classes"
     kinds = [("others", 0), ("noiseproof.linear_loss", 1)]
     across, up = "MiB beyond inputs and gradients", "milliseconds, H200, bf16"
-    return figures.scatter(title, points, kinds, across=across, up=up, diagonal=False, log=True, height=240)
+    return figures.scatter(title, points, kinds, across=across, up=up, reference=None, log=True, height=240)
 
 
 CHARTS: dict[Path, Callable[[], str]] = {FIGURES / "speed_floor.svg": floor, FIGURES / "speed_linear.svg": linear_plot}

@@ -43,9 +43,15 @@ def joined(folder: Path = RECORDS) -> list[CellResult]:
 
 
 def paper_answer(folder: Path = RECORDS) -> str:
-    """Whether the numbers hold, in words."""
+    """Whether the numbers hold, in words: those of the paper's own losses, and all."""
     told = answer(joined(folder))
-    return "\n\n".join([f"**{told.headline}.**", *told.sentences])
+    first, *_ = told.sentences
+    return f"**{told.headline}. {first}**"
+
+
+def paper_details(folder: Path = RECORDS) -> str:
+    """How many agree, what speaks against the numbers, and how many seeds there are."""
+    return "\n\n".join(answer(joined(folder)).sentences[1:])
 
 
 def counted_cells() -> str:
@@ -79,25 +85,26 @@ def paper_tables(folder: Path = RECORDS) -> str:
 
 
 def agreement_plot() -> str:
-    """Ours against the paper's, with the interval of the difference; those that differ after Holm's correction are named."""
+    """Ours minus the paper's with its interval; results that differ after Holm's correction are named, alike ones once."""
     results = [one for one in distinct(joined()) if one.sample is not None and one.agreement.p is not None]
     corrected = holm([one.agreement.p or 0.0 for one in results])
-    points, named = [], set()
-    for one, p in sorted(zip(results, corrected, strict=True), key=lambda pair: pair[0].agreement.verdict == "agrees"):
-        low, high = one.agreement.interval or (0.0, 0.0)
+    points, named = [], {""}
+    for one, p in zip(results, corrected, strict=True):
+        low, high = one.agreement.interval or (None, None)
+        difference = one.agreement.difference or 0.0
         where = f"{one.cell.loss}, {one.cell.noise} {one.cell.rate or ''}".strip()
-        ours = one.cell.mean + (one.agreement.difference or 0.0)
-        kind = [*VERDICTS].index(one.agreement.verdict)
         label = where if p < ALPHA and where not in named else ""
         named.add(label)
-        title = f"{where}: ours {ours:.1f}, the paper's {one.cell.mean:.1f}"
-        points.append(Point(one.cell.mean, ours, title, kind, one.cell.mean + low, one.cell.mean + high, label))
+        kind = [*VERDICTS].index(one.agreement.verdict)
+        title = f"{where}: ours {one.cell.mean + difference:.1f}, the paper's {one.cell.mean:.1f}"
+        points.append(Point(one.cell.mean, difference, title, kind, low, high, label))
     return figures.scatter(
-        f"{len(points)} results on CIFAR-10, ours against the paper's",
-        points[::-1],
+        f"{len(points)} results on CIFAR-10, ours minus the paper's",
+        sorted(points, key=lambda point: point.kind),
         list(VERDICTS.values()),
         across="test accuracy in the paper, %",
-        up="ours, %, with the 95 % interval of the difference",
+        up="difference in points, with its 95 % interval",
+        reference="zero",
     )
 
 

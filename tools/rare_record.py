@@ -26,15 +26,12 @@ def imbalance_answer() -> str:
             for loss in dict.fromkeys(one["loss"] for one in of)
         }
         runs = sum(one["loss"] == "ce" for one in of)
-        never = " and ".join(loss.upper() for loss, count in lost.items() if not count)
-        named = ", ".join(f"{loss.upper()} {count}" for loss, count in lost.items() if count)
-        said.append(
-            f"With {data} the minority class is never predicted in so many of {runs} runs each: {named}; {never} in none."
-        )
+        named = [f"{loss.upper()} in {count}" for loss, count in lost.items()]
+        said.append(f"With {data}, so many of {runs} runs never predict the minority class: {', '.join(named)}.")
     started = [one for one in lines if one["way"] != "default"]
     kept = sum(one["rare_accuracy"] > 0 for one in started)
     return (
-        f"**Under class imbalance robust losses may never predict the minority class; cross entropy predicts a part of it.** "
+        "**Under class imbalance robust losses may never predict the minority class; cross entropy predicts a part of it.** "
         f"{' '.join(said)} After ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of "
         f"{len(started)} runs."
     )

@@ -44,7 +44,7 @@ NAMES = {
     "boosting": "gradient boosting",
     "forest-10": "random forest",
     "ce-early": "MLP, early stopping",
-    "cleanlab-logistic": "cleanlab, logistic regression",
+    "cleanlab-logistic": "cleanlab",
     "logistic-cv": "tuned logistic regression",
     "ce": "MLP, cross entropy",
     "jal-ce": "MLP, JAL-CE",
@@ -52,7 +52,10 @@ NAMES = {
 """Of the baselines in plots"""
 KINDS = {"given": ("given by people or rules", 1), "sym": ("symmetric", 0), "pair": ("pairs", 3), "two": ("two rates", 4)}
 """Of noise: their names and colours"""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CLEAN = ("no wrong labels", 5)
+ANNOTATORS = {"weak": "rules", "mv": "majority vote", "single": "one annotator"}
+"""Of the data sets whose names say who labelled them"""
 
 
 @functools.cache
@@ -109,7 +112,7 @@ def readme_zoo() -> str:
     said = [f"{one.text()} points over {NAMES[method]}" for method, one in over.items() if one is not None]
     lines = ",\n".join(said)
     return (
-        "![Points of accuracy that fit gains over six baselines, with 95 % intervals](docs/figures/fit_baselines.svg)\n\n"
+        "![Points of accuracy that fit gains over other methods, with 95 % intervals](docs/figures/fit_baselines.svg)\n\n"
         f"{len(cells)} noisy cells of {len({place[0] for place in cells})} data sets, text, images and tables: {lines}\n"
         "([methods and limits](docs/benchmarks/fit.md), [records](records/zoo.jsonl))."
     )
@@ -122,11 +125,12 @@ def fit_tables() -> str:
     about = "The defaults of `fit` are chosen on half of the data sets, with other seeds than above. The baselines there:"
     parts = [folded("All methods", methods_table(zoo)), folded("Wrong labels that are found", audit_table(zoo))]
     for name in (name for name in CANDIDATES if name in zoo.methods()):
+        code = f"<code>{name}</code>"
         parts += [
-            folded(f"Gains of `{name}` over each baseline", gains_table(zoo, name)),
-            folded(f"Targets that were set for `{name}` beforehand, and what was measured", targets_table(zoo, name)),
-            folded(f"Cells in which `{name}` is worse than doing nothing about wrong labels", worse_table(zoo, name)),
-            folded(f"Estimates of `{name}` against the clean test rows", estimates_table(zoo, name)),
+            folded(f"Gains of {code} over each baseline", gains_table(zoo, name)),
+            folded(f"Targets that were set for {code} beforehand, and what was measured", targets_table(zoo, name)),
+            folded(f"Cells in which {code} is worse than doing nothing about wrong labels", worse_table(zoo, name)),
+            folded(f"Estimates of {code} against the clean test rows", estimates_table(zoo, name)),
         ]
     if zoo.failed:
         rows = [[line[key] for key in ("method", "set", "noise", "seed", "error")] for line in zoo.failed]
@@ -180,9 +184,17 @@ def by_set() -> str:
         cells.setdefault((name, noise), []).append(ACCURACY.of(lines["fit"]) - ACCURACY.of(lines[over]))
     means = {cell: fmean(values) for cell, values in cells.items()}
     names = sorted({name for name, _ in means}, key=lambda name: -fmean(v for (one, _), v in means.items() if one == name))
-    rows = [(name, [mark(f"{name}, {noise}", noise, v) for (one, noise), v in means.items() if one == name]) for name in names]
+    rows = [
+        (set_name(name), [mark(f"{name}, {noise}", noise, v) for (one, noise), v in means.items() if one == name])
+        for name in names
+    ]
     title = f"Accuracy of fit minus {NAMES[over]}"
     return figures.rows_of_marks(title, rows, [*KINDS.values(), CLEAN], across="points on clean test rows", zero=True)
+
+
+def set_name(name: str) -> str:
+    words, _, kind = name.removeprefix("tab_").partition("_")
+    return f"{words}, {ANNOTATORS[kind]}" if kind else words
 
 
 def mark(name: str, noise: str, value: float) -> Mark:
@@ -199,7 +211,12 @@ def regret() -> str:
     """By method, how far it is below the best of a cell: median, quartiles, and 5 to 95 % of the noisy cells."""
     found = {method: list(cells.values()) for method, cells in regrets(measured(), ACCURACY).items() if cells}
     rows = [
-        (name, np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist(), fmean(values), 1 if name in CANDIDATES else 0)
+        (
+            NAMES.get(name, name),
+            np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist(),
+            fmean(values),
+            1 if name in CANDIDATES else 0,
+        )
         for name, values in sorted(found.items(), key=lambda pair: fmean(pair[1]))
     ]
     count = len(next(iter(found.values()), []))
@@ -218,14 +235,14 @@ def cost() -> str:
             fmean(ACCURACY.of(lines[name]) for lines in shared),
             name,
             int(name in CANDIDATES),
-            label=name,
+            label=NAMES.get(name, name),
         )
         for name in methods
     ]
     title = f"Mean accuracy and cost, {len(shared)} noisy cells"
     kinds = [("baseline", 0), ("noiseproof fit", 1)]
     across, up = "CPU seconds, median", "accuracy on clean test rows, %"
-    return figures.scatter(title, points, kinds, across=across, up=up, diagonal=False, log=True, height=240)
+    return figures.scatter(title, points, kinds, across=across, up=up, reference=None, log=True, height=240)
 
 
 def estimates(title: str, up: str, of: Callable[[dict[str, Any]], tuple[float, tuple[float, ...]] | None]) -> str:
