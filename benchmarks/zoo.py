@@ -8,8 +8,9 @@
 ``scale`` they are multiplied by it), true labels ``y_clean`` and ``y_test``, given labels ``y``, or several kinds of them,
 ``y_NAME``. Integers from 0.
 
-Noises: ``none``; ``sym:RATE`` to any other class; ``pair:RATE`` to the next one; for two classes ``two:0.3:0.12``, 30 % of the
-smaller class and 12 % of the larger; ``given`` and ``given:NAME``, the file's own where they differ from the true ones.
+Noises: ``none``; ``sym:RATE`` to any other class; ``pair:RATE`` to the next one; ``asym:RATE`` to the paper's class,
+of CIFAR's 10 or 100; for two classes ``two:0.3:0.12``, 30 % of the smaller class and 12 % of the larger; ``given`` and
+``given:NAME``, the file's own where they differ from the true ones.
 
 The seed draws the rows, the noise and the folds; ``--rows`` limits the training rows, and at most 2,000 test rows are used. A
 line is written for each method on each cell, and what has a line is not repeated. Several processes may share a file: each
@@ -37,8 +38,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from zoo_methods import JUDGES, METHODS, PREDICTORS, Answer, Floats, Labels, Problem, cross_validated
+from zoo_methods import (
+    JUDGES,
+    METHODS,
+    PREDICTORS,
+    Answer,
+    Floats,
+    Labels,
+    Problem,
+    cross_validated,
+    is_method,
+    predictor_of,
+)
 
+from noiseproof.noise import asymmetric
 from noiseproof.train.record import environment
 
 MAX_TEST_ROWS = 2000
@@ -69,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sets", type=Path, help="a folder of .npz files")
     parser.add_argument("--only", default="*", help="sets, or SET/NOISE, with commas between; * matches anything")
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--noise", default="*", help="noises, with commas between; * matches anything")
+    parser.add_argument("--noise", default="*", help="noises, with commas between; * matches what is usual")
     parser.add_argument("--methods", default=",".join(METHODS), help=", ".join(METHODS))
     parser.add_argument("--rows", type=int, help="training rows at most")
     parser.add_argument("--shard", default="1/1", help="I/N: the I-th of N parts of the cells")
@@ -81,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if options.sets is None:
         parser.error("--sets is needed, but for --report")
-    if unknown := set(options.methods.split(",")) - {*METHODS}:
-        parser.error(f"no such method: {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}")
+    if unknown := [name for name in options.methods.split(",") if not is_method(name)]:
+        parser.error(f"no such method: {', '.join(unknown)}; there are {', '.join(METHODS)}, and mlp:LOSS and linear:LOSS")
     torch.set_num_threads(1)
     run(options)
 
@@ -91,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
     """Seed by seed and method by method, small sets first, so that what is there can be compared if the script is stopped."""
     part, parts = map(int, options.shard.split("/"))
     ledger = Ledger(options.records)
-    cells = [cell for cell in cells_of(options.sets) if matches(cell, options.only, options.noise)]
+    cells = [cell for cell in cells_of(options.sets, options.noise) if matches(cell, options.only, options.noise)]
     for seed in map(int, options.seeds.split(",")):
         for method in options.methods.split(","):
             for number, (name, noise) in enumerate(cells):
@@ -123,7 +136,7 @@ def line(folder: Path, key: Key) -> dict[str, Any]:
 def answered(method: str, problem: Problem) -> Answer:
     if method in JUDGES:
         return JUDGES[method](problem)
-    return Answer(PREDICTORS[method](problem.x, problem.given, problem.x_test, problem.classes, problem.seed))
+    return Answer(predictor_of(method)(problem.x, problem.given, problem.x_test, problem.classes, problem.seed))
 
 
 def cpu_seconds() -> float:
@@ -135,16 +148,17 @@ def cpu_seconds() -> float:
 # ---- cells
 
 
-def cells_of(folder: Path) -> list[tuple[str, str]]:
-    """Each set with each noise, sets with few classes first."""
+def cells_of(folder: Path, asked: str = "*") -> list[tuple[str, str]]:
+    """Each set with each noise, the usual ones and those asked for, sets with few classes first."""
     found = []
+    further = [noise for noise in asked.split(",") if noise.partition(":")[0] in ("sym", "pair", "asym") and "*" not in noise]
     for path in sorted(folder.glob("*.npz")):
         with np.load(path, allow_pickle=False) as file:
             clean, names = file["y_clean"], sorted(name for name in file.files if name == "y" or name.startswith("y_"))
             kinds = [name for name in names if name not in ("y_clean", "y_test") and (file[name] != clean).any()]
             classes = int(max(clean.max(), file["y_test"].max())) + 1
         noises = (
-            *SYNTHETIC,
+            *dict.fromkeys((*SYNTHETIC, *further)),
             *(TWO_CLASSES if classes == 2 else ()),
             *(f"given{kind[1:]}".replace("_", ":", 1) for kind in kinds),
         )
@@ -188,8 +202,12 @@ def noisy(y: Labels, classes: int, noise: str, seed: int) -> Labels:
     if kind == "two":
         smaller = np.bincount(y, minlength=2).argmin()
         return np.where(chance < np.where(y == smaller, float(rates[0]), float(rates[1])), 1 - y, y)
+    if kind == "asym":
+        to = asymmetric(f"cifar{classes}", 0.4).matrix.copy()
+        np.fill_diagonal(to, 0)  # classes that keep their labels have nothing left
+        return np.where((chance < float(rates[0])) & to.any(1)[y], to.argmax(1)[y], y)
     if kind not in ("sym", "pair"):
-        raise ValueError(f"unknown noise {noise!r}: none, sym:RATE, pair:RATE, two:SMALLER:LARGER, given or given:NAME")
+        raise ValueError(f"unknown noise {noise!r}: none, sym:, pair: or asym:RATE, two:SMALLER:LARGER, given or given:NAME")
     step = random.integers(1, classes, len(y)) if kind == "sym" else np.ones(len(y), np.int64)
     return np.where(chance < float(rates[0]), (y + step) % classes, y)
 

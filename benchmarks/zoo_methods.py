@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 import noiseproof
-from noiseproof import audit_labels
+from noiseproof import audit_labels, paper
 from noiseproof.data import Split, from_arrays, held_out
 from noiseproof.train import RunOptions, own_recipe, with_noise
 from noiseproof.train.engine import precision_of
@@ -154,8 +154,11 @@ def logistic_cv(x: Floats, y: Labels, new: Floats, classes: int, seed: int) -> F
     return by_model(lambda seed: logistic_model(seed, best))(x, y, new, classes, seed)
 
 
-def by_network(loss: str, stop: bool = False) -> Predictor:
-    """The package's MLP with a loss; ``stop``: that of the epoch with the least cross entropy on held-out given labels."""
+def by_network(loss: str, stop: bool = False, linear: bool = False, published: bool = False) -> Predictor:
+    """The package's MLP with a loss; ``stop``: that of the epoch with the least cross entropy on held-out given labels.
+
+    ``linear`` is a network without hidden layers; ``published`` are the paper's options of the loss for CIFAR-10 or -100.
+    """
 
     def predict(x: Floats, y: Labels, new: Floats, classes: int, seed: int) -> Floats:
         there, y = np.unique(y, return_inverse=True)
@@ -163,6 +166,10 @@ def by_network(loss: str, stop: bool = False) -> Predictor:
         dataset = from_arrays(x[~mask], y[~mask], name="features", classes=tuple(map(str, there)))
         recipe = own_recipe(dataset, "features", loss, seed=seed, gpu=False)
         recipe = dataclasses.replace(recipe, standardise=False, global_scaling=False)
+        if linear:
+            recipe = dataclasses.replace(recipe, model_options={**recipe.model_options, "hidden": []})
+        if published:
+            recipe = dataclasses.replace(recipe, loss_options=paper.recipe(f"cifar{classes}/{loss}").loss_options)
         wanted = Split(new.astype(np.float32), np.zeros(len(new), np.int64))
         validation = Split(x[mask].astype(np.float32), y[mask])
         with precision_of(recipe, False):
@@ -265,3 +272,22 @@ JUDGES: dict[str, Judge] = {
 }
 """What judges labels too"""
 METHODS: Sequence[str] = (*PREDICTORS, *JUDGES)
+NETWORKS = ("mlp", "linear")
+"""NETWORK:LOSS is a method too: a loss of the paper with its published options, on features of CIFAR"""
+
+
+def predictor_of(method: str) -> Predictor:
+    """By the name of a method that only predicts."""
+    network, colon, loss = method.partition(":")
+    return by_network(loss, linear=network == "linear", published=True) if colon else PREDICTORS[method]
+
+
+def is_method(name: str) -> bool:
+    network, colon, loss = name.partition(":")
+    return network in NETWORKS and loss in paper_losses() if colon else name in METHODS
+
+
+def paper_losses() -> tuple[str, ...]:
+    """Those of the paper's tables on CIFAR."""
+    names = (name.partition("/") for name in paper.list_recipes())
+    return tuple(loss for dataset, _, loss in names if dataset == "cifar10")
