@@ -205,7 +205,8 @@ def noisy(y: Labels, classes: int, noise: str, seed: int) -> Labels:
     if kind == "asym":
         to = asymmetric(f"cifar{classes}", 0.4).matrix.copy()
         np.fill_diagonal(to, 0)  # classes that keep their labels have nothing left
-        return np.where((chance < float(rates[0])) & to.any(1)[y], to.argmax(1)[y], y)
+        moves: NDArray[np.bool_] = to.sum(1) > 0
+        return np.where((chance < float(rates[0])) & moves[y], to.argmax(1)[y], y)
     if kind not in ("sym", "pair"):
         raise ValueError(f"unknown noise {noise!r}: none, sym:, pair: or asym:RATE, two:SMALLER:LARGER, given or given:NAME")
     step = random.integers(1, classes, len(y)) if kind == "sym" else np.ones(len(y), np.int64)
