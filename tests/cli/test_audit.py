@@ -243,7 +243,7 @@ def test_images_are_on_the_page_and_warnings_on_stderr():
     assert done.exit_code == 0, done.output
     assert "warning: predictions agree with 33% of the labels only, right ones would with" in done.stderr
     page = Path("audit/audit.html").read_text(encoding="utf-8")
-    assert 1 <= len(re.findall(r"<li>\s*<img src=.data:image/jpeg", page)) <= 5
+    assert 1 <= len(re.findall(r"<li>\s*<img src=.data:image/webp", page)) <= 5
     assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"
 
 

@@ -142,3 +142,29 @@ def test_a_record_with_other_fields_than_ours_is_shown_as_far_as_it_goes(broken)
 def test_a_run_of_a_loss_of_ones_own_keeps_its_name():
     (group,) = group_runs(of_own_data("mine:MyLoss", [0.5]))
     assert group.name == "mine:MyLoss"
+
+
+def test_ce_and_jal_stand_out_from_other_losses_in_curves():
+    runs = [whole_record(recipe={**whole_record()["recipe"], "loss": loss}) for loss in ("gce", "jal-ce", "ce", "nce")]
+    shown = page(runs)
+    section = shown[shown.index('id="curves"') : shown.index('id="confidence"')]
+    drawn = re.findall(r'<g class="line ([^"]+)"><title>([^:]+):', section.partition("</svg>")[0])
+    assert {name: style for style, name in drawn} == {"CE": "c0 d0", "JAL-CE": "c1 d1", "GCE": "rest", "NCE": "rest"}
+    assert [style for style, _ in drawn[:2]] == ["rest", "rest"]  # behind the others
+    alone = page(runs[:1] + runs[3:])
+    assert 'class="line rest"' not in alone
+    assert 'class="line c1 d1"' in alone
+
+
+def test_records_are_folded_and_a_number_that_leads_to_one_unfolds_it(browser, tmp_path):
+    (tmp_path / "report.html").write_text(page([*of_own_data("ce", [0.5, 0.6]), *of_own_data("gce", [0.7])]), encoding="utf-8")
+    context = browser.new_context(viewport={"width": 390, "height": 844}, java_script_enabled=False)
+    shown = context.new_page()
+    shown.goto((tmp_path / "report.html").as_uri())
+    record = shown.locator("#records article").first
+    assert shown.locator("#records summary").inner_text() == "mine.csv, labels as given: 3 runs"
+    assert not record.is_visible()
+    shown.locator("#own tbody a").first.click()
+    shown.wait_for_timeout(200)
+    assert record.is_visible()
+    context.close()

@@ -40,7 +40,8 @@
   const percent = share => share > 0.999 ? "over 99.9 %" : share < 0.001 ? "under 0.1 %" : `${(100 * share).toFixed(1)} %`;
   const many = count => count.toLocaleString("en");
   const option = label => make("option", { value: label }, names[label]);
-  const picture = (source, alt) => make("img", { src: source, alt, className: source.includes("image/png") ? "small" : "" });
+  const enlarge = ({ target }) => target.classList.toggle("small", target.naturalWidth <= 48); // pixel by pixel
+  const picture = (source, alt) => make("img", { src: source, alt, onload: enlarge });
 
   function content({ index, given, suggested, beside, nearest }) {
     const titles = [given, suggested].map(label => `${nearest ? "nearest" : "typical"} ${names[label]}`);
@@ -92,7 +93,7 @@
     by("after").disabled = from + PAGE >= order.length;
     by("accept").disabled = !ready.length;
     by("undo").disabled = !steps.length;
-    by("forget").disabled = by("export").disabled = !decisions.size;
+    by("forget").hidden = by("export").disabled = !decisions.size;
   }
   function go(to) {
     at = Math.max(0, Math.min(to, order.length - 1));

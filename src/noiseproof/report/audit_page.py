@@ -36,7 +36,7 @@ FIRST_PAGE = 24
 """Examples that are also in the page's HTML, for readers without scripts"""
 NEARLY_FLAGGED = 10  # examples that are shown where none is flagged
 THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
-MAX_ENLARGED_SIDE = 48  # images up to this are shown pixel by pixel
+MAX_EXACT_SIDE = 16  # images up to this are kept pixel by pixel
 MAX_CONTENT_BYTES = 3 * 2**20
 """Of all pictures and values together; examples after that are shown without"""
 MAX_VALUES, MAX_VALUE_LENGTH = 8, 400  # columns of an example that are shown
@@ -249,22 +249,21 @@ def _contents(dataset: Dataset | None, wanted: Iterable[int]) -> tuple[list[str]
 
 
 def thumbnail(dataset: Dataset, index: int) -> str:
-    """A training example as a data URI, a PNG if it is to be enlarged pixel by pixel; nothing if it is no readable image."""
+    """A training example as a data URI; nothing if it is no readable image."""
     try:
         pixels = example_image(dataset, dataset.train, index)
     except (DataError, OSError):
         return ""
     if pixels is None:
         return ""
+    import PIL.features
     import PIL.Image
 
     image, file = PIL.Image.fromarray(pixels), io.BytesIO()
-    if small := max(image.size) <= MAX_ENLARGED_SIDE:
-        image.save(file, "PNG")
-    else:
-        image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-        image.save(file, "JPEG", quality=75)
-    return f"data:image/{'png' if small else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}"
+    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    kind = "webp" if PIL.features.check("webp") else "png"  # which is four times as large
+    image.save(file, kind, quality=80, lossless=max(image.size) <= MAX_EXACT_SIDE)
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _values(dataset: Dataset, indices: Sequence[int]) -> tuple[list[str], Iterable[Sequence[object]]]:
