@@ -104,12 +104,6 @@ def target_count(counts: NDArray[np.int64]) -> int:
     return int(min(counts.max() / 2, counts.sum() / np.count_nonzero(counts)))
 
 
-def is_imbalanced(labels: NDArray[np.int64]) -> bool:
-    """Whether some class is rare enough to be oversampled."""
-    counts = np.bincount(labels)
-    return bool(((counts > 0) & (counts < target_count(counts))).any())
-
-
 def oversample(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
     """Repeat the rows of minority classes until each class has :func:`target_count` of them.
 

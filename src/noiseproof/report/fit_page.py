@@ -39,35 +39,24 @@ def fit_page(
     ``dataset`` has the examples that the model was trained on. ``facts`` say how it was made and ``commands`` what to do next,
     by a sentence for each; ``made`` is a date.
     """
-    verdict, board = model.verdict, model.leaderboard
-    recalls = [
-        (short_name(name), int(count), recall)
-        for name, count, recall in zip(
-            model.classes, np.bincount(model.audit.given, minlength=len(model.classes)), verdict.recalls, strict=True
-        )
-    ]
+    verdict = model.verdict
+    counts = np.bincount(model.audit.given, minlength=len(model.classes)).tolist()
+    recalls = list(zip(map(short_name, model.classes), counts, verdict.recalls, strict=True))
     if len(recalls) > MAX_RECALLS:
         recalls = sorted(recalls, key=lambda one: 2.0 if one[2] is None else one[2])[:MAX_RECALLS]
     known = [recall for recall in verdict.recalls if recall is not None]
     context = audit_context(model.audit, dataset, None if dataset is None else dataset.train.paths, shown)
     context |= {
+        "model": model,
         "verdict": verdict,
         "title": verdict.data,
         "headline": _headline(model),
         "sentences": verdict.sentences,
         "warnings": verdict.notes,
-        "board": board,
-        "plain": None if verdict.plain is None else verdict.plain.name,
-        "compared": [
-            ("the model", verdict.model),
-            *((line.description, line) for line in (verdict.plain,) if line is not None),
-        ],
         "estimates": ESTIMATES,
-        "tested": any(line.test_accuracy is not None for line in board),
-        "gains": accuracies(board, None if verdict.plain is None else verdict.plain.accuracy.value),
+        "gains": accuracies(model.leaderboard, None if verdict.plain is None else verdict.plain.accuracy.value),
         "found": recalls,
         "low_recall": (sum(known) / max(len(known), 1)) - SUFFERS,
-        "metric": model.metric.replace("_", " "),
         "made": made,
     }
     return render("fit_page.html", context, facts, commands)
