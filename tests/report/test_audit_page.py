@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from noiseproof.audit import Audit
 from noiseproof.audit.decisions import read_decisions
@@ -191,6 +192,24 @@ def test_a_row_of_a_table_is_shown_as_people_read_it():
     assert shown["e"] == "–"
 
 
+def test_a_table_with_images_shows_both_and_neighbours_by_the_encoder(tmp_path, monkeypatch):
+    (tmp_path / "own_encoder.py").write_text(
+        "import numpy as np\nfrom PIL import Image\n\n\n"
+        "def colours(images):\n    return np.array([np.asarray(Image.open(one)).mean((0, 1)) for one in images])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    audit, paths = made(60), [str(tmp_path / f"{k}.png") for k in range(60)]
+    for path, pixels in zip(paths, images().train.inputs, strict=True):
+        Image.fromarray(pixels).save(path)
+    frame = pd.DataFrame({"path": paths, "size": np.arange(60) % 7 + 0.5, "label": np.array(CLASSES)[audit.given]})
+    data = data_of(audit_page(audit, open_dataset(frame, label="label", encoder="own_encoder:colours")))
+    assert data["columns"] == ["size"]
+    assert all(row[-1] == 1 for row in data["rows"])
+    for index, (picture, size) in data["contents"].items():
+        assert picture.startswith("data:image/")
+        assert size == f"{frame['size'][int(index)]:.6g}"
+
+
 def test_coordinates_of_an_embedding_are_not_shown():
     assert data_of(audit_page(made(), from_arrays(np.zeros((60, 64)), np.zeros(60, int))))["contents"] == {}
 
@@ -217,10 +236,12 @@ def test_beside_a_picture_is_a_typical_one_of_both_classes():
         assert not nearest
 
 
-def test_neighbours_are_of_a_bounded_number_of_examples():
+@pytest.mark.parametrize("most", [MAX_COMPARED, 1])  # one example has two of the three classes
+def test_neighbours_are_of_a_bounded_number_of_examples(monkeypatch, most):
+    monkeypatch.setattr("noiseproof.report.audit_page.MAX_COMPARED", most)
     audit = made(3_000, wrong=0.4)
     x = from_arrays(np.random.default_rng(0).normal(size=(3_000, 3)), audit.given)
-    assert sum(row[-1] for row in data_of(audit_page(audit, x))["rows"]) == MAX_COMPARED
+    assert sum(row[-1] for row in data_of(audit_page(audit, x))["rows"]) == most
 
 
 def test_a_class_of_which_all_labels_are_flagged_has_no_example_beside():

@@ -79,7 +79,7 @@
     for (const item of list.children) {
       const row = rowOf(item), made = decisions.get(row.index), box = item.querySelector("select"), label = made?.label ?? row.suggested;
       item.classList.toggle("decided", Boolean(made));
-      for (const button of item.querySelectorAll("button")) button.ariaPressed = String(made?.decision === button.value);
+      for (const button of item.querySelectorAll("button")) button.setAttribute("aria-pressed", made?.decision === button.value);
       if (![...box.options].some(one => +one.value === label)) box.replaceChildren(option(label));
       box.value = label;
     }
@@ -134,7 +134,7 @@
     }
   });
   list.addEventListener("click", ({ target }) => {
-    if (target.ariaPressed === "true") put([[rowOf(target).index, undefined]]); else if (target.value) choose(rowOf(target), target.value);
+    if (target.getAttribute("aria-pressed") === "true") put([[rowOf(target).index, undefined]]); else if (target.value) choose(rowOf(target), target.value);
   });
   list.addEventListener("change", event => choose(rowOf(event.target), "relabel", +event.target.value));
   document.addEventListener("click", event => {

@@ -50,7 +50,7 @@ MAX_TABLE_CLASSES, MAX_CHART_CLASSES = 20, 100
 MAX_CLASSES_LISTED = 100  # classes in the table of classes
 MAX_WARNINGS = 6  # at the top
 MAX_SOURCES = 8  # files whose digest is named
-MAX_CONFUSIONS = 12
+MAX_CONFUSIONS, MAX_PAIRS = 12, 500  # in the table of confusions, and to filter by
 SHADES = 9
 
 
@@ -131,7 +131,7 @@ def audit_context(
         "contents": contents,
         "pictures": any(found[0] for found in contents.values()),
         "described": sum(row[0] in contents for row in rows) if contents else len(rows),
-        "pairs": dict(Counter((row[1], row[2]) for row in rows).most_common()),
+        "pairs": dict(Counter((row[1], row[2]) for row in rows).most_common(MAX_PAIRS)),
         "flagged": int(audit.flagged.sum()),
         "histogram": charts.distribution(audit.p_wrong),
         "data": charts.Svg(htmlsafe_json_dumps(data, ensure_ascii=False, separators=(",", ":"))),
@@ -198,7 +198,7 @@ def _examples(
     ends = np.stack([listed, listed[np.argsort(likely, kind="stable")]], 1).ravel()
     order = np.array(list(dict.fromkeys(ends.tolist())))
     if features is None and dataset is not None and dataset.train.in_memory and dataset.train.kind == "features":
-        features = dataset.train.inputs
+        features = dataset.train.inputs.reshape(len(dataset.train), -1)
     beside = dict(zip(order.tolist(), _beside(audit, order, features).tolist(), strict=True))
     rows = []
     for index, sure in zip(listed.tolist(), likely.tolist(), strict=True):
@@ -227,7 +227,7 @@ def _beside(audit: Audit, order: NDArray[np.int64], x: NDArray[np.floating] | No
         found[:, :2][wanted == label] = pool[audit.posterior[pool, label].argmax()]
         if x is not None:
             row, side = np.nonzero(wanted[:MAX_COMPARED] == label)
-            ours, theirs = (np.asarray(x[rows], np.float64).reshape(len(rows), -1) for rows in (order[row], pool))
+            ours, theirs = (np.asarray(x[rows], np.float64) for rows in (order[row], pool))
             found[row, side] = pool[(np.square(theirs).sum(1) - 2 * ours @ theirs.T).argmin(1)]
     return found
 

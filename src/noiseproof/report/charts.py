@@ -117,9 +117,9 @@ def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
 
 def distribution(probabilities: NDArray[np.floating]) -> Svg:
     """How many labels have each probability to be wrong, in twenty steps, by the logarithm; those above one half stand out."""
-    height, left, right, top, bottom = 150, 34, WIDTH - 18, 8, 118
     counts = np.histogram(probabilities, 20, (0, 1))[0].tolist()
     most = max(*counts, 10)
+    height, left, right, top, bottom = 150, 10 + 6 * len(f"{most:,}"), WIDTH - 18, 8, 118
 
     def y(count: int) -> float:
         return bottom - (bottom - top) * math.log1p(count) / math.log1p(most)
