@@ -145,13 +145,17 @@ def test_a_run_of_a_loss_of_ones_own_keeps_its_name():
 
 
 def test_ce_and_jal_stand_out_from_other_losses_in_curves():
-    runs = [whole_record(recipe={**whole_record()["recipe"], "loss": loss}) for loss in ("gce", "jal-ce", "ce", "nce")]
+    runs = [
+        whole_record(recipe={**whole_record()["recipe"], "loss": loss})
+        for loss in ("gce", "jal-ce", "ce", "nce", "mine:MyLoss")
+    ]
     shown = page(runs)
     section = shown[shown.index('id="curves"') : shown.index('id="confidence"')]
     drawn = re.findall(r'<g class="line ([^"]+)"><title>([^:]+):', section.partition("</svg>")[0])
-    assert {name: style for style, name in drawn} == {"CE": "c0 d0", "JAL-CE": "c1 d1", "GCE": "rest", "NCE": "rest"}
+    found = {name: style for style, name in drawn}
+    assert found == {"CE": "c0 d0", "JAL-CE": "c1 d1", "mine": "c2 d2", "GCE": "rest", "NCE": "rest"}
     assert [style for style, _ in drawn[:2]] == ["rest", "rest"]  # behind the others
-    alone = page(runs[:1] + runs[3:])
+    alone = page([runs[0], runs[3]])
     assert 'class="line rest"' not in alone
     assert 'class="line c1 d1"' in alone
 

@@ -162,16 +162,14 @@ def write_audit(
     """
     paths = dataset.train.paths
     audit.save(folder, paths=paths, own=own)
-    more = [*options, *([] if labels is None else ["--labels", labels])]
-    data, words, to = shlex.quote(place), "".join(f" {shlex.quote(word)}" for word in more), shlex.quote(str(folder))
-    reading = "".join(f" {shlex.quote(word)}" for word in options)
-    soft = shlex.quote(str(folder / POSTERIOR_FILE))
+    data, to, soft = shlex.join([place, *options]), shlex.quote(str(folder)), shlex.quote(str(folder / POSTERIOR_FILE))
+    labelled = data if labels is None else f"{data} --labels {shlex.quote(labels)}"
     after = {
-        "for the loss and settings that suit such labels": f"noiseproof advise {data}{words} --noise {to}",
-        "to train on the probability of every class": f"noiseproof train jal-ce --data {data}{reading} --labels {soft}",
+        "for the loss and settings that suit such labels": f"noiseproof advise {labelled} --noise {to}",
+        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
     }
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
-    again = f"noiseproof audit {data}{words} --decisions decisions.csv --out {to}"
+    again = f"noiseproof audit {labelled} --decisions decisions.csv --out {to}"
     commands["Or decide above, export, and write the data with your decisions:"] = again
     facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
     facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}

@@ -380,7 +380,7 @@ def report_runs(*places: str | Path, date: str | None = None) -> RunReport:
 
 def page_values(records: Sequence[dict[str, Any]], groups: Sequence[RunGroup]) -> dict[str, Any]:
     """What ``page.html`` inserts, but headline, sections, date, sources and comparisons."""
-    highlighted = [group.name for group in groups if group.loss == "CE" or group.loss.startswith("JAL")]
+    highlighted = [group.name for group in groups if group.loss == "CE" or group.loss.startswith("JAL") or ":" in group.loss]
     names = sorted(highlighted, key=len) or [group.name for group in groups]
     styles = {name: k for k, name in enumerate(dict.fromkeys(names))}
     by_title = by_noise(groups)
