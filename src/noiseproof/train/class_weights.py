@@ -111,7 +111,7 @@ class AdjustedLogits(RobustLoss):
 class WarmStart(RobustLoss):
     """Cross entropy for the first epochs, another loss for the others.
 
-    Both are computed in every epoch, and one is chosen on the device, so that a step in a CUDA graph can change it.
+    On a GPU both are computed in every epoch, and one is chosen there, so that it can change in a CUDA graph.
     """
 
     warm: Tensor
@@ -132,6 +132,9 @@ class WarmStart(RobustLoss):
 
     def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
         """The loss of this epoch."""
+        if self.warm.device.type == "cpu":
+            found: Tensor = (self.start if self.warm else self.loss)(logits, target, **unknown)
+            return found
         return torch.where(self.warm, self.start(logits, target, **unknown), self.loss(logits, target, **unknown))
 
     def __repr__(self) -> str:
