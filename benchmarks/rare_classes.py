@@ -42,7 +42,7 @@ FIRST, EIGHTS = 5, 8
 """The first digit of the minority one of two classes, and the minority one of ten"""
 GENERATED = {"two generated classes": (2, 400), "ten generated classes": (10, 60)}
 """How many classes, and examples of each but the last"""
-GENERATED_RATIOS, GENERATED_NOISES = (0.05, 0.1, 0.3), ("none", "symmetric:0.1", "symmetric:0.2")
+GENERATED_RATIOS, GENERATED_NOISES = (0.1, 0.05, 0.3), ("none", "symmetric:0.1", "symmetric:0.2")
 DIMENSIONS, DISTANCE, GENERATED_TESTS = 10, 3.0, 500
 
 
@@ -122,13 +122,14 @@ def generated_result(key: Key) -> dict[str, Any]:
 
 def wanted(study: str, seeds: list[int]) -> Iterator[Key]:
     """Seed by seed, so that what is there can be compared if the script is stopped."""
-    catalogue = [entry.name for entry in list_losses() if entry.needs_own_loop is None]
+    catalogue = [(entry.name, "auto") for entry in list_losses() if entry.needs_own_loop is None]
     for seed in seeds:
-        for data, ratios in RATIOS.items() if study == "digits" else dict.fromkeys(GENERATED, GENERATED_RATIOS).items():
-            for ratio in ratios:
-                for noise in NOISES if study == "digits" else GENERATED_NOISES:
-                    ways = WAYS if study == "digits" else [(loss, "auto") for loss in catalogue]
-                    yield from (Key(data, ratio, noise, loss, way, seed) for loss, way in ways)
+        if study == "digits":
+            cells = [(data, ratio, noise) for data, ratios in RATIOS.items() for ratio in ratios for noise in NOISES]
+        else:
+            cells = [(data, ratio, noise) for ratio in GENERATED_RATIOS for data in GENERATED for noise in GENERATED_NOISES]
+        ways = WAYS if study == "digits" else catalogue
+        yield from (Key(*cell, loss, way, seed) for cell in cells for loss, way in ways)
 
 
 def main() -> None:

@@ -127,7 +127,11 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
         "digits": choosing.choice_of_a,
         "cifar": choosing.a_on_cifar,
     },
-    PAGES / "class_imbalance.md": {"answer": rare_record.imbalance_answer, "tables": rare_record.imbalance_tables},
+    PAGES / "class_imbalance.md": {
+        "answer": rare_record.imbalance_answer,
+        "defaults": rare_record.imbalance_defaults,
+        "tables": rare_record.imbalance_tables,
+    },
     PAGES / "defaults.md": {"tables": own_defaults},
     PAGES / "early_stopping.md": {
         "answer": early_record.early_answer,

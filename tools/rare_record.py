@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -10,9 +11,14 @@ from typing import Any
 import figures
 from results import FIGURES, folded, read_lines, table, where_measured
 
-__all__ = ["CHARTS", "imbalance_answer", "imbalance_tables"]
+__all__ = ["CHARTS", "imbalance_answer", "imbalance_defaults", "imbalance_tables"]
 
 RECORD = "rare_cpu.jsonl"
+DEFAULTS_RECORD = "imbalance_cpu.jsonl"
+BELOW = 2.0
+"""Points of balanced accuracy below cross entropy that are counted"""
+MOST_NAMED = 5
+Line = dict[str, Any]
 
 
 def imbalance_answer() -> str:
@@ -31,8 +37,9 @@ def imbalance_answer() -> str:
     started = [one for one in lines if one["way"] != "default"]
     kept = sum(one["rare_accuracy"] > 0 for one in started)
     return (
-        "**Under class imbalance robust losses may never predict the minority class; cross entropy predicts a part of it.** "
-        f"{' '.join(said)} After ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of "
+        "**Under class imbalance robust losses without class weights may never predict the minority class.** "
+        f"{_defaults_answer(_beside_cross_entropy())} Without either: {' '.join(said)} After "
+        f"ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of "
         f"{len(started)} runs."
     )
 
@@ -66,6 +73,73 @@ def recalls(data: str) -> str:
             rows.append((name, [100 * fmean(one["rare_accuracy"] for one in runs) if runs else None for runs in found]))
     across = "size of the minority class relative to another"
     return figures.heat_map(f"Recall of the minority class, {data}, %", rows, [f"{at:.0%}" for at in ratios], across=across)
+
+
+def _beside_cross_entropy() -> list[tuple[Line, float, list[int]]]:
+    """Each run with the defaults, its balanced accuracy less that of cross entropy, and the classes that this alone finds."""
+    lines = read_lines(DEFAULTS_RECORD)
+    names = ("data", "ratio", "noise", "seed")
+    of_ce = {tuple(one[name] for name in names): one for one in lines if one["loss"] == "ce"}
+    found = []
+    for one in lines:
+        if one["loss"] != "ce" and (ce := of_ce.get(tuple(one[name] for name in names))):
+            pairs = enumerate(zip(one["recalls"], ce["recalls"], strict=True))
+            lost = [k for k, (mine, theirs) in pairs if not mine and theirs]
+            found.append((one, 100 * (one["balanced_accuracy"] - ce["balanced_accuracy"]), lost))
+    return found
+
+
+def _defaults_answer(found: list[tuple[Line, float, list[int]]]) -> str:
+    losses = {one["loss"] for one, _, _ in found}
+    lost = [one["loss"] for one, _, classes in found if classes]
+    most = ", ".join(f"{loss.upper()} {count}" for loss, count in Counter(lost).most_common(MOST_NAMED))
+    noisy = [difference for one, difference, _ in found if one["noise"] != "none"]
+    clean = [difference for one, difference, _ in found if one["noise"] == "none"]
+    named = f" ({most})" if most else ""
+    return (
+        f"With the defaults of `noiseproof train`, class weights and a warm start, {len(losses)} losses lose a class that "
+        f"cross entropy finds in {len(lost)} of {len(found)} runs{named}. Their balanced accuracy less that of cross entropy "
+        f"is {fmean(clean):+.1f} points without noise, and {fmean(noisy):+.1f} with it."
+    )
+
+
+def imbalance_defaults() -> str:
+    """Every loss with the defaults beside cross entropy: by the imbalance and the noise, and by loss."""
+    found = _beside_cross_entropy()
+    cells = dict.fromkeys((one["data"], one["noise"], one["ratio"]) for one, _, _ in found)
+    rows = []
+    for data, noise, ratio in cells:
+        mine = [each for each in found if (each[0]["data"], each[0]["noise"], each[0]["ratio"]) == (data, noise, ratio)]
+        means = _means(mine)
+        worst = min(means, key=lambda loss: means[loss])
+        rows.append([
+            _named(data, noise), f"1:{1 / ratio:.2g}", str(len(mine)), f"{fmean(means.values()):+.1f}",
+            f"{sum(value > 0 for value in means.values())} of {len(means)}",
+            f"{sum(value < -BELOW for value in means.values())}", f"{worst.upper()} {means[worst]:+.1f}",
+            str(sum(bool(classes) for _, _, classes in mine)),
+        ])  # fmt: skip
+    head = ["", "imbalance", "runs", "mean", "losses above", f"more than {BELOW:g} below", "least", "runs that lose a class"]
+    by_loss = []
+    settings = dict.fromkeys((data, noise) for data, noise, _ in cells)
+    for loss in dict.fromkeys(one["loss"] for one, _, _ in found):
+        own = [each for each in found if each[0]["loss"] == loss]
+        parts = [[each for each in own if (each[0]["data"], each[0]["noise"]) == setting] for setting in settings]
+        means_of = [f"{fmean(difference for _, difference, _ in part):+.1f}" if part else "" for part in parts]
+        by_loss.append([loss.upper(), *means_of, f"{sum(bool(classes) for _, _, classes in own)} of {len(own)}"])
+    losses_head = ["", *(_named(*setting) for setting in settings), "runs that lose a class"]
+    lines = [one for one, _, _ in found]
+    about = (
+        "Balanced accuracy less that of cross entropy on the same seeds, in points; a class is lost that cross entropy finds "
+        f"and the loss never predicts right. Seeds {min(one['seed'] for one in lines)} to {max(one['seed'] for one in lines)}, "
+        f"not all for every loss. `benchmarks/rare_classes.py --study catalogue`; {where_measured(lines)}"
+    )
+    return "\n\n".join([table(head, rows), folded("By loss", table(losses_head, by_loss)), about])
+
+
+def _means(found: list[tuple[Line, float, list[int]]]) -> dict[str, float]:
+    """The mean difference of each loss."""
+    losses = dict.fromkeys(one["loss"] for one, _, _ in found)
+    return {loss: fmean(difference for one, difference, _ in found if one["loss"] == loss) for loss in losses}
 
 
 CHARTS: dict[Path, Callable[[], str]] = {

@@ -42,7 +42,7 @@ TestSize = Annotated[
     float | None,
     typer.Option(help="Hold out this share to test on, if the data have no test split."),
 ]
-CLASS_WEIGHTS = "none, balanced, logit-adjustment, or weights by class, yes:5,no:1; auto: what the loss and the labels need."
+CLASS_WEIGHTS = "none, balanced, tempered, logit-adjustment, weights by class, yes:5,no:1; auto: what loss and labels need."
 ClassWeight = Annotated[str | None, typer.Option(metavar="WEIGHTS", help=CLASS_WEIGHTS)]
 Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
 Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
@@ -118,9 +118,9 @@ def train(
     A model is a function that gets the number of classes and returns a torch module from batches [N, C, H, W] or [N, D] to
     logits.
 
-    Class imbalance: with data of your own, losses that collapse onto the majority class are trained with balanced class weights
-    where labels are imbalanced; --class-weight none trains as published. The result has the balanced accuracy, macro F1 and the
-    recall by class beside the accuracy.
+    Class imbalance: on data of your own, losses that collapse onto the majority class start with cross entropy and have class
+    weights, if labels are imbalanced (--class-weight auto); --class-weight none trains as published. The result contains the
+    balanced accuracy, macro F1 and the recall by class beside the accuracy.
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """

@@ -19,7 +19,7 @@ from noiseproof.io.text import and_more, excerpt, printable
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
-from noiseproof.train.class_weights import WITHOUT_COLLAPSE, choose_class_weight
+from noiseproof.train.class_weights import WITHOUT_COLLAPSE, choose_class_weight, class_weights
 from noiseproof.train.recipe import Recipe
 
 
@@ -137,6 +137,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Tr
     if soft is not None:
         more |= {"soft": soft.probabilities, "soft_by_order": soft.fit_by_order_alone(dataset.classes)}
     task = TrainingData(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, **more)
+    class_weights(recipe.class_weight, task.class_counts, task.classes)  # an error now for a class that is not there
     return _without_test_size(task, recipe.test_size) if recipe.test_size else task
 
 
