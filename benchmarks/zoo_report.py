@@ -49,8 +49,10 @@ class Zoo:
         return [method for method in (*BASELINES, *CANDIDATES) if method in there]
 
     def widely_run(self, noisy: bool | None = True) -> list[str]:
-        """The methods, without those that were run on less than half as many cells as another."""
-        cells = {method: len(self.where(method, noisy=noisy)) for method in self.methods()}
+        """The methods, without those that were run on less than half as many of the first candidate's cells as another."""
+        methods = self.methods()
+        shared = self.where(*[method for method in CANDIDATES if method in methods][:1], noisy=noisy).values()
+        cells = {method: sum(method in lines for lines in shared) for method in methods}
         return [method for method in cells if 2 * cells[method] >= max(cells.values())]
 
     def where(self, *methods: str, noisy: bool | None = None) -> dict[Place, dict[str, Line]]:

@@ -65,7 +65,11 @@ def verdict() -> str:
     shown: list[str] = []
     for line in printed:
         columns = re.split(r" {2,}(?=\S)", line.rstrip())
-        shown += [line[: line.rindex(columns[-1])].rstrip()] if len(columns) > 3 else textwrap.wrap(line, COLUMNS)
+        shown += (
+            [line[: line.rindex(columns[-1])].rstrip()]
+            if len(columns) > 3
+            else [one.replace("\u00a0", " ") for one in textwrap.wrap(line.replace(" %", "\u00a0%"), COLUMNS)]
+        )
     return "\n".join(["```text", *shown, "```"])
 
 

@@ -20,6 +20,7 @@ from zoo_report import (
     ACCURACY,
     BASELINES,
     CANDIDATES,
+    Gain,
     Zoo,
     audit_table,
     best_baseline,
@@ -63,27 +64,27 @@ def measured() -> Zoo:
     return Zoo(read_lines(RECORD))
 
 
-def best() -> tuple[str, str]:
-    """The baseline that fit gains least over, and the gain in words."""
+def best() -> tuple[str, Gain]:
+    """The baseline that fit gains least over, and the gain."""
     found = {name: one for name in BASELINES if (one := gain(measured(), "fit", name, ACCURACY)) is not None}
     name = min(found, key=lambda one: found[one].mean)
-    return name, found[name].text()
+    return name, found[name]
 
 
 def fit_answer() -> str:
     """The first paragraph of the page."""
     zoo = measured()
     cells = zoo.where("fit", noisy=True)
-    name, text = best()
+    name, most = best()
     covered = [line["fit"] for line in cells.values()]
     hits = sum(low <= line["true_rate"] <= high for line in covered if (rate := rate_of(line)) for low, high in [rate[1:]])
     plain = gain(zoo, "fit", name, ACCURACY, noisy=False)
     said = "" if plain is None else f" On {plain.cells} cells without wrong labels the difference is {plain.text()}."
     return (
-        f"**On {len(cells)} noisy cells of {len({place[0] for place in cells})} data sets `fit` gains {text} points of "
-        "accuracy over "
-        f"{NAMES[name]}, the best single baseline.**{said} The 95 % interval of `fit` covers the true rate of wrong labels in "
-        f"{hits} of {len(covered)} noisy cells."
+        f"**`fit` gains {most.text()} points of accuracy over {NAMES[name]}, the best single baseline, on {most.cells} "
+        "noisy cells "
+        f"of {most.sets} data sets.**{said} The 95 % interval of `fit` covers the true rate of wrong labels in {hits} of "
+        f"{len(covered)} noisy cells."
     )
 
 
@@ -108,13 +109,15 @@ def early_stopping_limits() -> str:
 def readme_zoo() -> str:
     """What the second plot of the README shows, in words."""
     over = {method: gain(measured(), "fit", method, ACCURACY) for method in ("logistic-cv", "cleanlab-logistic")}
-    cells = measured().where("fit", noisy=True)
-    said = [f"{one.text()} points over {NAMES[method]}" for method, one in over.items() if one is not None]
-    lines = ",\n".join(said)
+    said = [
+        f"{one.text()} points over {NAMES[method]} ({one.cells} settings of noise on {one.sets} data sets)"
+        for method, one in over.items()
+        if one is not None
+    ]
     return (
         "![Points of accuracy that fit gains over other methods, with 95 % intervals](docs/figures/fit_baselines.svg)\n\n"
-        f"{len(cells)} noisy cells of {len({place[0] for place in cells})} data sets, text, images and tables: {lines}\n"
-        "([methods and limits](docs/benchmarks/fit.md), [records](records/zoo.jsonl))."
+        "On text, images and tables with wrong labels `fit` gains\n" + " and\n".join(said) + ":\n"
+        "[methods and limits](docs/benchmarks/fit.md), [records](records/zoo.jsonl)."
     )
 
 

@@ -360,6 +360,8 @@ def test_a_method_that_was_run_on_few_cells_does_not_take_the_others_out_of_the_
     found = analysis.regrets(analysis.Zoo(lines), analysis.ACCURACY)
     assert {method: len(cells) for method, cells in found.items()} == {"ce": 3, "fit": 3}
     assert "| gce | 1 |" in analysis.methods_table(analysis.Zoo(lines))
+    lines += [made(zoo, "ce", first(30), f"without fit {k}") for k in range(9)]
+    assert analysis.Zoo(lines).widely_run() == ["ce", "fit"]
 
 
 def test_worse_is_more_than_a_point_and_two_standard_errors(zoo, analysis):
