@@ -159,6 +159,13 @@ def test_the_page_stays_small():
     assert len(data_of(audit_page(made(6_000, wrong=0.4), shown=5))["rows"]) == 5
 
 
+def test_large_photographs_are_decoded_up_to_a_number_of_pixels(monkeypatch):
+    monkeypatch.setattr("noiseproof.report.audit_page.MAX_PIXELS_READ", 10 * 64 * 64)
+    data = data_of(audit_page(made(600, wrong=0.4), images(600, 64)))
+    assert len(data["contents"]) == 11
+    assert len(data["rows"]) == 240
+
+
 def test_pictures_are_of_the_likeliest_and_of_the_most_uncertain():
     data = data_of(audit_page(made(6_000, wrong=0.4), images(6_000, 64)))
     by_certainty = sorted(data["rows"], key=lambda row: row[4])

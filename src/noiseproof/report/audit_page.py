@@ -39,6 +39,7 @@ THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
 MAX_EXACT_SIDE = 16  # images up to this are kept pixel by pixel
 MAX_CONTENT_BYTES = 3 * 2**20
 """Of all pictures and values together; examples after that are shown without"""
+MAX_PIXELS_READ = 2 * 10**9  # so many take a minute and a half to decode
 MAX_VALUES, MAX_VALUE_LENGTH = 8, 400  # columns of an example that are shown
 UNREADABLE = ("drop", "embedding", "image")
 """Kinds of columns without values for people"""
@@ -237,23 +238,24 @@ def _contents(dataset: Dataset | None, wanted: Iterable[int]) -> tuple[list[str]
     indices = list(dict.fromkeys(wanted))
     columns, values = _values(dataset, indices)
     pictures = dataset.table is None or dataset.table.encoder.image_column is not None  # no other row of a table is one
-    contents, left = {}, MAX_CONTENT_BYTES
+    contents, size, pixels = {}, 0, 0
     for index, row in zip(indices, values, strict=True):
-        contents[index] = [thumbnail(dataset, index) if pictures else "", *map(_value, row)]
-        left -= sum(len(text.encode()) for text in contents[index])
-        if left < 0:
+        picture, read = thumbnail(dataset, index) if pictures else ("", 0)
+        contents[index] = [picture, *map(_value, row)]
+        size, pixels = size + sum(len(text.encode()) for text in contents[index]), pixels + read
+        if size > MAX_CONTENT_BYTES or pixels > MAX_PIXELS_READ:
             break
     return [short_name(name) for name in columns], {index: found for index, found in contents.items() if any(found)}
 
 
-def thumbnail(dataset: Dataset, index: int) -> str:
-    """A training example as a data URI; nothing if it is no readable image."""
+def thumbnail(dataset: Dataset, index: int) -> tuple[str, int]:
+    """A training example as a data URI, and how many pixels were read for it; nothing if it is no readable image."""
     try:
         pixels = example_image(dataset, dataset.train, index)
     except (DataError, OSError):
-        return ""
+        return "", 0
     if pixels is None:
-        return ""
+        return "", 0
     import PIL.features
     import PIL.Image
 
@@ -261,7 +263,7 @@ def thumbnail(dataset: Dataset, index: int) -> str:
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     kind = "webp" if PIL.features.check("webp") else "png"  # which is four times as large
     image.save(file, kind, quality=80, lossless=max(image.size) <= MAX_EXACT_SIDE)
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}", pixels.size // 3
 
 
 def _values(dataset: Dataset, indices: Sequence[int]) -> tuple[list[str], Iterable[Sequence[object]]]:
