@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from noiseproof import JALCE
 from noiseproof.data import from_arrays
-from noiseproof.train import Recipe, Run, identity, override, plan_run, resolve_auto, train, with_noise
+from noiseproof.train import Callback, Recipe, Run, identity, override, plan_run, resolve_auto, train, with_noise
 from noiseproof.train.class_weights import WarmStart, class_weights, training_loss
 from noiseproof.train.record import task_facts
 
@@ -100,6 +100,27 @@ def test_the_losses_of_a_warm_start_are_written_without_a_constant_that_they_do_
     record = train(recipe, with_noise(dataset(), recipe)).record
     assert record.loss_constant == pytest.approx(29**2 / 3)
     assert all(-1 < epoch.loss < 60 for epoch in record.epochs)
+
+
+class StopAfter(Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_end(self, facts):
+        if facts.epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_run_resumes_in_its_warm_start_and_after_it_to_the_same_numbers(stop, tmp_path):
+    recipe = Recipe(dataset="pets", loss="jal-ce", warm_epochs=2, epochs=4, class_weight="tempered")
+    whole = train(recipe, with_noise(dataset(), recipe)).record
+    every = {"folder": tmp_path, "checkpoint_seconds": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, with_noise(dataset(), recipe), **every, callback=StopAfter(stop))
+    resumed = train(recipe, with_noise(dataset(), recipe), **every).record
+    assert [epoch.loss for epoch in resumed.epochs] == [epoch.loss for epoch in whole.epochs]
+    assert resumed.result == whole.result
 
 
 def test_auto_weights_a_minority_class_for_a_loss_that_collapses_and_changes_nothing_else():
