@@ -170,7 +170,7 @@ def test_a_minority_class_that_a_robust_loss_loses_is_found_by_class_weights_and
     assert "warning: dead run: every example is predicted as 0; --class-weight auto" in lost.stderr
     assert "50.00 % balanced accuracy; 47.92 % macro F1" in lost.stdout  # of 400, 368 are right: F1 is 2 * 368 / 768, and 0
     found = run("jal-ce", *words)
-    assert "jal-ce may collapse onto the majority class, labels are 1:11.5: tempered class weights" in found.stdout
+    assert "class imbalance of 1:11.5, in which this loss may collapse: tempered class weights" in found.stdout
     assert "warning" not in found.stderr
     start = Path(json.loads(run("ce", *words[:2], "--set", "epochs=10", "--json").stdout)["folder"]) / "weights.safetensors"
     warm = run("jal-ce", *words, "--class-weight", "none", "--set", f"weights={start}", "--json")

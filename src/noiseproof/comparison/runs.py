@@ -127,15 +127,20 @@ class ComparisonRuns:
         wrong = "labels as given" if data.wrong is None else f"{int(data.wrong.sum())} labels wrong ({facts['noise']})"
         test = 0 if data.test is None else len(data.test)
         total = len(self.competitors) * len(self.data_facts)
-        losses = len({one.loss for one in self.competitors})
-        sizes = ["1 loss" if losses == 1 else f"{losses} losses", _count(len(self.data_facts), "seed")]
-        if losses < len(self.competitors):
-            sizes.insert(1, _count(len(self.competitors) // losses, "regularisation"))
+        count = len({one.loss for one in self.competitors})
+        sizes = ["1 loss" if count == 1 else f"{count} losses", _count(len(self.data_facts), "seed")]
+        if count < len(self.competitors):
+            sizes.insert(1, _count(len(self.competitors) // count, "regularisation"))
         before = f", {total - left} of them done before" if left < total else ""
         budget = f"{_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
-        reasons = {one.loss: " ".join(one.recipe.why) for one in self.competitors}
+        reasons: dict[str, list[str]] = {}
+        for one in self.competitors:
+            reasons.setdefault(" ".join(one.recipe.why), []).append(one.loss)
         table = [] if data.table is None else data.table.described(data.classes)
-        lines = [*(f"{loss}: {why}" for loss, why in reasons.items() if why), *(f"  {line}" for line in table)]
+        lines = [
+            *(f"{', '.join(dict.fromkeys(of))}: {why}" for why, of in reasons.items() if why),
+            *(f"  {line}" for line in table),
+        ]
         lines.append(f"{facts['data']}: {len(data.train)} examples of {len(data.classes)} classes, {wrong}; {test} to test on")
         lines.append(f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {budget}, for all")
         return "\n".join([*lines, f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"])

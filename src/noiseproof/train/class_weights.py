@@ -189,6 +189,7 @@ def choose_class_weight(loss: str, counts: ArrayLike, epochs: int) -> tuple[Clas
     present = counts[counts > 0]
     if len(present) < 2 or present.max() < IMBALANCE * present.min() or loss in WITHOUT_COLLAPSE or ":" in loss:
         return None, 0, ""
-    ratio, warm = f"1:{present.max() / present.min():.3g}", epochs // 10
-    start = f", and {warm} epochs of cross entropy first" * bool(warm)
-    return "tempered", warm, f"{loss} may collapse onto the majority class, labels are {ratio}: tempered class weights{start}."
+    warm = epochs // 10
+    start = f", and {warm} epochs of cross entropy first" if warm else ""
+    ratio = f"class imbalance of 1:{present.max() / present.min():.3g}, in which this loss may collapse"
+    return "tempered", warm, f"{ratio}: tempered class weights{start}."
