@@ -126,7 +126,7 @@ def _half_size(split: Split) -> Split:
 
 def recipe_of(dataset: Dataset, loss: str, way: str, noise: str, seed: int) -> Recipe:
     images = dataset.train.kind == "images"
-    facts = own_recipe(dataset, dataset.name, loss, noise=noise, seed=seed, gpu=False)
+    facts = own_recipe(dataset, dataset.name, loss, noise=noise, seed=seed)
     changes = {**WAYS[way], "test_size": 0.0 if dataset.test is not None else 0.3}
     network = "wide_cnn" if dataset.name == "fashion-wide" else "small_cnn"
     return override(facts, changes | ({"model": f"own_defaults:{network}"} if images else {}))

@@ -74,12 +74,11 @@ def test_a_dry_run_needs_no_gpu_and_says_what_a_run_there_would_do():
     Path("pictures.txt").write_text("".join(f"{k}.png {k % 2}\n" for k in range(4)))
     for k in range(4):
         Image.new("RGB", (80, 60)).save(f"{k}.png")
-    cuda, cpu = (
-        json.loads(run("ce", "--data", "pictures.txt", "--device", device, "--dry-run", "--json").stdout)
-        for device in ("cuda", "cpu")
-    )
-    assert (cuda["recipe"]["precision"], cpu["recipe"]["precision"]) == ("bf16", "float32")
-    assert cuda["folder"] != cpu["folder"]
+    options = (["--device", "cuda"], ["--device", "cpu"], ["--device", "cpu", "--model", "resnet50"])
+    plans = [json.loads(run("ce", "--data", "pictures.txt", *o, "--dry-run", "--json").stdout) for o in options]
+    assert [plan["recipe"]["model"] for plan in plans] == ["resnet50", "cnn5", "resnet50"]
+    assert [plans[k]["recipe"]["precision"] for k in (0, 2)] == ["bf16", "float32"]
+    assert len({plan["folder"] for plan in plans}) == 3
 
 
 def test_a_dry_run_as_json_is_a_recipe():

@@ -42,6 +42,24 @@ def test_a_folder_of_image_files_is_learned(image_folder):
     assert outcome.task.noise["rate"] == 0.2
 
 
+def test_images_are_learnt_by_a_small_network_where_there_is_no_gpu(image_folder, tmp_path):
+    few = from_arrays(np.zeros((60, 48, 48, 3), np.uint8), np.arange(60) % 2)
+    names = ("model", "size", "optimiser", "l2", "clip", "epochs")
+    for data, size in (
+        (few, None),
+        (open_dataset(image_folder), own_recipe(open_dataset(image_folder), "", "ce", seed=0).size),
+    ):
+        chosen = own_recipe(data, "data", "ce", seed=0, gpu=False)
+        assert [getattr(chosen, name) for name in names] == ["cnn5", size, "adam", 0.0, None, 100]
+        assert own_recipe(data, "data", "ce", seed=0, gpu=False, model="resnet18").model == "resnet18"
+        assert own_recipe(data, "data", "ce", seed=0).model.startswith("resnet")
+    many = from_arrays(np.zeros((12_000, 2, 2, 1), np.uint8), np.arange(12_000) % 2)
+    assert own_recipe(many, "data", "ce", seed=0, gpu=False).epochs == 25
+    np.savez(tmp_path / "images.npz", x=few.train.inputs, y=few.train.labels)
+    plan = plan_run("ce", data=str(tmp_path / "images.npz"))
+    assert "no GPU: the images are learnt by a small network, cnn5" in plan.recipe.why[0]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_image_files_give_the_same_files_for_any_number_of_workers_and_after_an_interruption(

@@ -33,12 +33,6 @@ FOLDS = 5
 FEATURE_EPOCHS = 40
 """Epochs on features; images keep their recipe's"""
 SMALL_IMAGE_LR_MANY_CLASSES = 0.1
-SMALL_NETWORK, THUMBNAIL_SIZE = "cnn5", (32, 32)
-SMALL_NETWORK_SETTINGS: dict[str, Any] = {
-    "optimiser": "adam", "lr": 2e-3, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None
-}  # fmt: skip
-SMALL_NETWORK_IMAGES, SMALL_NETWORK_EPOCHS = 300_000, (10, 100)
-"""How images are learnt without a GPU: how many images a network sees in all its epochs, and the fewest and most of these"""
 EPOCHS_AVERAGED = 8
 """The predictions of this many last epochs are averaged, at most half of the epochs"""
 STORE_VERSION = 1
@@ -154,13 +148,9 @@ def uses_small_network(examples: Examples, model: str | None, device: torch.devi
 def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunOptions) -> Recipe:
     """The recipe for the given labels, by the kind of the examples."""
     examples, gpu = dataset.train, options.device.type == "cuda"
-    if uses_small_network(examples, model, options.device):
-        recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, seed=seed, gpu=gpu)
-        if examples.kind == "files" and recipe.size is None:
-            recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, size=THUMBNAIL_SIZE, seed=seed, gpu=gpu)
-        epochs = int(np.clip(SMALL_NETWORK_IMAGES // len(examples), *SMALL_NETWORK_EPOCHS))
-        return override(recipe, SMALL_NETWORK_SETTINGS | {"epochs": epochs})
     recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=model, seed=seed, gpu=gpu)
+    if uses_small_network(examples, model, options.device):
+        return recipe
     changes: dict[str, Any] = {"epochs": FEATURE_EPOCHS} if examples.kind == "features" else {}
     if recipe.l2 and recipe.augment == "crop-flip":
         changes |= _small_image_settings(len(dataset.classes))

@@ -19,7 +19,6 @@ from noiseproof.audit.folds import (
     FOLDS,
     PLAIN_LOSS,
     ROBUST_LOSS,
-    SMALL_NETWORK,
     CrossValidationPlan,
     FoldStore,
     HeldOutPredictions,
@@ -46,6 +45,7 @@ from noiseproof.learners.catalog import default_learners
 from noiseproof.learners.crossfit import assign_folds, left_out
 from noiseproof.train import RunOptions
 from noiseproof.train.engine import limited_threads
+from noiseproof.train.plan import SMALL_NETWORK
 
 SMALL_NETWORK_NOTE = (
     f"without a GPU the images were learnt by a small network, {SMALL_NETWORK}, at about 32x32 pixels: what it cannot tell "

@@ -175,11 +175,11 @@ def _audit_predictions(
 def _audit_by_training(
     dataset: Dataset, place: str, options: dict[str, Any], device: str, out: Path, shown_on: Console | None
 ) -> Audit:
-    from noiseproof.audit.folds import SMALL_NETWORK, uses_small_network
+    from noiseproof.audit.folds import uses_small_network
     from noiseproof.audit.labels import audit_labels
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
-    from noiseproof.train.plan import device_named
+    from noiseproof.train.plan import NO_GPU, device_named
     from noiseproof.train.training_data import table_warnings
 
     progress = progress_of(dataset.train, shown_on, options["model"], options["epochs"])
@@ -192,8 +192,7 @@ def _audit_by_training(
             given = {name: value for name, value in options.items() if value is not None}
             given |= {"folder": out / "folds", "device": device_named(device)}
             if shown_on is not None and uses_small_network(dataset.train, options["model"], given["device"]):
-                text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
-                shown_on.print(text, soft_wrap=True)
+                shown_on.print(NO_GPU, soft_wrap=True)
             return audit_labels(dataset, progress=progress, **given)
         except OutOfMemoryError as error:
             raise ValueError(str(error)) from error

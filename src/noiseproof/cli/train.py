@@ -108,7 +108,8 @@ def train(
 
     A loss alone trains on the data of --data, with defaults by their kind: features are standardised and get an MLP and Adam,
     images in memory and small image files of one size a ResNet-18 and SGD, other image files a ResNet-50 at 224x224 and
-    WebVision's augmentation. --dry-run shows them all, --set changes any: standardise=false, size=64, epochs=300.
+    WebVision's augmentation, and images without a GPU a small network, cnn5, and Adam. --dry-run shows them all, --set changes
+    any: standardise=false, size=64, epochs=300.
 
     Data of your own: an .npz file with arrays x and y (x_test and y_test, if you have them), features as floats or images as
     uint8 [N, H, W, C]; a folder with one sub-folder of images per class, or train and test folders of these; a .txt, .csv or

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,11 @@ MIN_IMAGE_SIDE = 8
 MAX_SMALL_SIDE = 64
 """Image files of one size and no longer side than this keep it. Longer ones get the stem for 224x224, which computes a quarter
 of the positions"""
+SMALL_NETWORK, THUMBNAIL_SIZE = "cnn5", (32, 32)
+SMALL_NETWORK_SETTINGS: dict[str, Any] = {**ADAM_DEFAULTS, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None}
+SMALL_NETWORK_IMAGES, SMALL_NETWORK_EPOCHS = 300_000, (10, 100)
+"""How images are learnt without a GPU: how many images a network sees in all its epochs, and the fewest and most of these"""
+NO_GPU = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
 SizeOption = str | int | Sequence[int] | None
 
 
@@ -83,6 +89,7 @@ def own_recipe(
     small image files  fewer than 4,000 with Adam 2e-3 instead of SGD, L2 and clip
     other image files  ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
                        100 epochs, batch 64
+    without a GPU      images of any kind: CNN5 at about 32x32, Adam 2e-3, 10 to 100 epochs, 300,000 images in all
 
     Args:
         dataset: The data, as :func:`noiseproof.data.open_dataset` opens them.
@@ -94,7 +101,8 @@ def own_recipe(
         noise: What to put on the labels, such as ``symmetric:0.4``.
         seed: Of the noise, the initial weights and the order of the examples.
         test_size: The share of the examples that will be held out; how many are left decides the optimiser for images.
-        gpu: Whether it is for a GPU; without, float32 replaces bf16, in which a CPU is slower.
+        gpu: Whether it is for a GPU; without, images are learnt by a small network, unless ``model`` names one, and float32
+            replaces bf16, in which a CPU is slower.
 
     Returns:
         The recipe.
@@ -108,6 +116,13 @@ def own_recipe(
     ('mlp', 'adam', True)
     """
     count = round((1 - test_size) * len(dataset.train))
+    if not gpu and model is None and dataset.train.kind != "features":
+        if dataset.train.kind == "files" and size is None and common_size(dataset, at_most=MAX_SMALL_SIDE) is None:
+            size = THUMBNAIL_SIZE
+        named: dict[str, Any] = {"model": SMALL_NETWORK, "size": size, "noise": noise, "seed": seed, "test_size": test_size}
+        epochs = min(max(SMALL_NETWORK_IMAGES // max(count, 1), SMALL_NETWORK_EPOCHS[0]), SMALL_NETWORK_EPOCHS[1])
+        recipe = override(own_recipe(dataset, place, loss, gpu=gpu, **named), SMALL_NETWORK_SETTINGS | {"epochs": epochs})
+        return dataclasses.replace(recipe, why=(NO_GPU,))
     if dataset.train.kind == "files":
         facts = _for_files(dataset, size, count)
     elif dataset.train.kind == "features":
