@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.audit.stacking import expected_counts
+from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import save_arrays, write_whole
 from noiseproof.io.text import cell, csv_line, printable
 from noiseproof.noise import load_labels, read_soft_labels
 
 AUDIT_COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
-POSTERIOR_FILE = "posterior.npz"
+POSTERIOR_FILE, RATE_ARRAY = "posterior.npz", "rate"
 NO_LIKELY_LABEL = "no label is more likely than not"
 MAX_FLAGGED_SHARE = 0.5
 MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT = 0.4, 0.85
@@ -285,8 +286,8 @@ class Audit:
         """Write ``audit.csv``, a line for each label, ``transition.csv`` and ``posterior.npz``.
 
         In ``audit.csv`` text that a spreadsheet would take for a formula has an apostrophe before it. ``posterior.npz`` has
-        arrays ``posterior``, ``given``, ``classes`` and, if it is known, ``own``; ``noiseproof train --labels`` reads it as
-        soft labels, and refuses it for data whose own labels are others.
+        arrays ``posterior``, ``given``, ``classes``, ``rate``, the rate with the ends of its interval, and, if it is known,
+        ``own``; ``noiseproof train --labels`` reads it as soft labels, and refuses it for data whose own labels are others.
 
         Args:
             folder: Where the files are written; it is created if it is not there.
@@ -401,6 +402,7 @@ def _save(audit: Audit, folder: Path, paths: Sequence[str] | None, own: ArrayLik
     _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
     _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
     posterior: dict[str, Any] = {"posterior": audit.posterior, "given": audit.given, "classes": np.asarray(audit.classes)}
+    posterior[RATE_ARRAY] = np.array([audit.rate, *audit.rate_interval])
     if own is not None:
         posterior["own"] = np.asarray(own, np.int64)
     write_whole(folder / POSTERIOR_FILE, lambda path: save_arrays(path, posterior))
@@ -419,12 +421,19 @@ def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Itera
         yield index, path, names[given], names[suggested], f"{wrong:.6f}", f"{likely:.6f}", int(flagged), fold, warning
 
 
-def saved_rate(folder: Path, classes: int) -> float | None:
-    """The noise rate of the audit that was saved in a folder; None if its posteriors are not there."""
+def saved_rate(folder: Path, classes: int) -> tuple[float, tuple[float, float] | None] | None:
+    """The noise rate of the audit that was saved in a folder, and its interval; None if its posteriors are not there."""
     if not (path := folder / POSTERIOR_FILE).is_file():
         return None
     found = read_soft_labels(path, len(load_labels(path, "given")), classes)
-    return None if found is None else 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))
+    if found is None:
+        return None
+    rate = 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))
+    with NpzFile(path) as file:
+        saved = file.array(RATE_ARRAY) if RATE_ARRAY in file.names else np.empty(0)
+    if saved.shape != (3,) or not ((saved >= 0) & (saved <= 1)).all():  # an audit of before has none
+        return rate, None
+    return float(saved[0]), (float(saved[1]), float(saved[2]))
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:

@@ -1,8 +1,7 @@
-"""``noiseproof advise``: which loss, hyperparameters and regularisation, and why."""
+"""``noiseproof advise``: what to run, and which loss and settings suit a loop of one's own, and why."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ Noise = Annotated[
     str | None,
     typer.Option(
         metavar="NOISE",
-        help="The noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit.",
+        help="The noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit or a fit.",
         autocompletion=noises,
     ),
 ]
@@ -48,7 +47,7 @@ def advise(
     pretrained: Pretrained = False,
     as_json: Json = False,
 ) -> None:
-    """Which loss, alpha, beta, a and regularisation to train with, why, and the command to run next.
+    """What to run on your data and what to expect of it; for a training loop of your own, which loss and settings, and why.
 
     Every part names what it rests on: theory, the paper's settings, our own records, or nothing that was measured.
 
@@ -58,10 +57,12 @@ def advise(
 
     noiseproof advise --noise symmetric:0.4 --classes 10 --kind images
     """
+    import numpy as np
+
     from noiseproof.advice import advise as advise_on
     from noiseproof.data import open_dataset
     from noiseproof.data.opening import with_given_labels
-    from noiseproof.train.training_data import rare_class_warnings
+    from noiseproof.train.plan import prefers_gpu
 
     with errors_reported():
         facts: dict[str, Any] = {"classes": classes, "kind": kind, "examples": examples}
@@ -71,15 +72,14 @@ def advise(
             reading = reading_from(label, columns, None, split_column, drop_unlabelled, encoder)
             dataset = with_given_labels(open_dataset(data, **reading), labels)
             print_columns(dataset.table, dataset.classes, Console(stderr=True) if as_json else console)
-            facts = {"classes": len(dataset.classes), "kind": KINDS[dataset.train.kind], "examples": len(dataset.train)}
+            facts = {"kind": KINDS[dataset.train.kind], "gpu": prefers_gpu("auto")}
+            counts = np.bincount(dataset.train.labels, minlength=len(dataset.classes))
+            facts["counts"] = dict(zip(dataset.classes, counts.tolist(), strict=True))
             given = [] if labels is None else ["--labels", labels]
             facts |= {"place": data, "place_options": [*given, *command_options(reading)]}
         elif labels is not None:
             raise ValueError("--labels needs DATA that the labels are of")
         found = advise_on(noise, pretrained=pretrained, **facts)
-        if data is not None and found.loss != "ce":
-            rare = rare_class_warnings(dataset.train.labels, dataset.classes)
-            found = dataclasses.replace(found, warnings=(*found.warnings, *rare))
     if as_json:
         typer.echo(json.dumps(found.as_dict()))
         return

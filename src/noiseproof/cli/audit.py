@@ -99,7 +99,7 @@ def audit(
     every class for every example, which *noiseproof train --labels* takes as soft labels.
 
     The page exports decisions as a CSV file. With --decisions and the same DATA they are applied: **cleaned.npz** or
-    **cleaned.csv** in the folder is the data with the new labels and without what was dropped, for *noiseproof train --data*.
+    **cleaned.csv** in the folder is the data with the new labels and without what was dropped, for *noiseproof fit*.
     audit.csv with a column *decision* added will do as well.
 
     A table is CSV, TSV, Parquet, Feather or JSON Lines, of numbers, categories, dates and text, with gaps. Its labels are in
@@ -218,7 +218,7 @@ def _apply_decisions(dataset: Dataset, place: str, reading: dict[str, Any], deci
         f"{count} {word}" for word, count in zip(("kept", "relabelled", "dropped"), found.counts.values(), strict=True)
     )
     say(f"{counts} by decision; {int(found.kept.sum())} examples in {written}")
-    say(f"next: noiseproof train jal-ce --data {shlex.join([str(written), *command_options(reading)])}")
+    say(f"next: noiseproof fit {shlex.join([str(written), *command_options(reading)])} --out model")
 
 
 def _print_summary(audit: Audit, name: str, out: Path, commands: dict[str, str]) -> None:

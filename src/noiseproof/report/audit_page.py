@@ -166,8 +166,9 @@ def write_audit(
     data, to, soft = shlex.join([place, *options]), shlex.quote(str(folder)), shlex.quote(str(folder / POSTERIOR_FILE))
     labelled = data if labels is None else f"{data} --labels {shlex.quote(labels)}"
     after = {
-        "for the loss and settings that suit such labels": f"noiseproof advise {labelled} --noise {to}",
-        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
+        "for a model that does not learn the wrong labels": f"noiseproof fit {labelled} --out model",
+        "to train a network on the probability of every class": f"noiseproof train ce --data {data} --labels {soft}",
+        "for the loss and settings of a training loop of your own": f"noiseproof advise {labelled} --noise {to}",
     }
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
     again = f"noiseproof audit {labelled} --decisions decisions.csv --out {to}"
