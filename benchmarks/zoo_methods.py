@@ -22,8 +22,8 @@ from sklearn.model_selection import StratifiedKFold
 
 import noiseproof
 from noiseproof import audit_labels, paper
-from noiseproof.data import Split, from_arrays, held_out
-from noiseproof.train import RunOptions, own_recipe, with_noise
+from noiseproof.data import Dataset, Split, from_arrays, held_out
+from noiseproof.train import Recipe, RunOptions, own_recipe, with_noise
 from noiseproof.train.engine import precision_of
 from noiseproof.train.run import start_run
 
@@ -171,25 +171,30 @@ def by_network(loss: str, stop: bool = False, linear: bool = False, published: b
         if published:
             recipe = dataclasses.replace(recipe, loss_options=paper.recipe(f"cifar{classes}/{loss}").loss_options)
         wanted = Split(new.astype(np.float32), np.zeros(len(new), np.int64))
-        validation = Split(x[mask].astype(np.float32), y[mask])
-        with precision_of(recipe, False):
-            run = start_run(recipe, with_noise(dataset, recipe), RunOptions(torch.device("cpu")))
-            least, since = np.inf, 0
-            found: Floats = np.zeros((len(new), len(there)))
-            for epoch in range(recipe.epochs):
-                run.train_epoch(epoch)
-                if stop:
-                    now, since = held_out_loss(run.probabilities(validation), y[mask]), since + 1
-                    if now < least:
-                        least, since, found = now, 0, run.probabilities(wanted)
-                    if since >= PATIENCE:
-                        break
-            if not stop:
-                found = run.probabilities(wanted)
-            run.close()
-        return widened(found, there, classes)
+        validation = Split(x[mask].astype(np.float32), y[mask]) if stop else None
+        return widened(trained_probabilities(recipe, dataset, wanted, validation), there, classes)
 
     return predict
+
+
+def trained_probabilities(recipe: Recipe, dataset: Dataset, wanted: Split, validation: Split | None) -> Floats:
+    """Of a network after its last epoch, or that of the epoch with the least cross entropy on the validation labels."""
+    with precision_of(recipe, False):
+        run = start_run(recipe, with_noise(dataset, recipe), RunOptions(torch.device("cpu")))
+        least, since = np.inf, 0
+        found: Floats = np.zeros((len(wanted), len(dataset.classes)))
+        for epoch in range(recipe.epochs):
+            run.train_epoch(epoch)
+            if validation is not None:
+                now, since = held_out_loss(run.probabilities(validation), validation.labels), since + 1
+                if now < least:
+                    least, since, found = now, 0, run.probabilities(wanted)
+                if since >= PATIENCE:
+                    break
+        if validation is None:
+            found = run.probabilities(wanted)
+        run.close()
+    return found
 
 
 def held_out_loss(p: Floats, y: Labels) -> float:

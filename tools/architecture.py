@@ -90,7 +90,7 @@ BOXES = {
     "advice": Box(
         "which loss and hyperparameters suit the data, and why",
         "advice/__init__.py",
-        ("audit", "data", "losses", "noise", "theory", "train"),
+        ("audit", "data", "fitting", "losses", "noise", "theory", "train"),
     ),
     "train": Box(
         "recipe, engines, training loop, checkpoints, records, lists of runs (local or on Ray)",

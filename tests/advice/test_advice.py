@@ -1,8 +1,9 @@
-"""Advice: what it says rests on theory, the paper or the records, and it says which."""
+"""Advice: fit first, a loss that the records show ahead; what it says rests on theory, the paper or the records."""
 
 import itertools
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ from typer.testing import CliRunner
 
 import noiseproof
 from noiseproof import theory
+from noiseproof.advice import GAIN
 from noiseproof.audit import Audit
 from noiseproof.cli import app
+from noiseproof.data import open_dataset
 from noiseproof.losses import create_loss
 from noiseproof.noise import pairflip
+
+RECORDS = Path(__file__).parents[2] / "records"
 
 
 def part(found, what):
@@ -21,7 +26,7 @@ def part(found, what):
 
 
 def test_a_is_theory_s_and_the_loss_has_it():
-    found = noiseproof.advise("symmetric:0.4", classes=10, kind="features")
+    found = noiseproof.advise("symmetric:0.4", classes=10, kind="images")
     assert part(found, "a").value == "18"  # ten times 1 / (0.6 - 0.4 / 9)
     assert part(found, "a").basis == "theory"
     assert found.criterion().a == float(theory.choose_a("symmetric:0.4", classes=10))
@@ -44,27 +49,76 @@ def test_weights_and_decay_are_the_paper_s_for_the_kind_of_data(kind, classes, p
     assert {part(found, "alpha and beta").basis, part(found, "regularisation").basis} == {"paper"}
 
 
-def test_noise_that_is_not_known_is_to_be_estimated_first():
+def test_noise_that_is_not_known_is_found_by_a_fit():
     found = noiseproof.advise(classes=10, kind="features", place="my data.npz")
     assert found.commands == (
-        "noiseproof audit 'my data.npz' --quick --out audit",
-        "noiseproof advise 'my data.npz' --noise audit",
+        "noiseproof fit 'my data.npz' --out model",
+        "noiseproof advise 'my data.npz' --noise model",
     )
-    assert "the noise is not known" in part(found, "a").reason
+    assert part(found, "run").value == found.commands[0]
+    assert (found.loss, found.early_stopping) == ("ce", True)
+    assert "the noise is not known" in part(found, "loss").reason
 
 
-def test_noise_that_no_loss_tolerates_is_a_warning_and_no_training_is_advised():
+def test_noise_that_no_loss_tolerates_is_for_a_person_to_decide():
     found = noiseproof.advise(0.9, classes=10, kind="features")
     assert any("no loss can tell which is right" in text for text in found.warnings)
-    assert not any(command.startswith("noiseproof train") for command in found.commands)
+    assert found.commands == ("noiseproof audit PLACE --out audit",)
     some = noiseproof.advise([[0.5, 0.5, 0], [0, 0.8, 0.2], [0, 0.2, 0.8]], kind="photographs")
     assert any(text.startswith("Not for class 0 of 3") for text in some.warnings)
 
 
-def test_clean_labels_are_for_cross_entropy():
-    found = noiseproof.advise("symmetric:0.001", classes=10, kind="features", examples=1000, place="here")
-    assert (found.loss, dict(found.options), part(found, "loss").basis) == ("ce", {}, "records")
-    assert found.commands == ("noiseproof train ce --data here",)
+@pytest.mark.parametrize(
+    ("noise", "facts", "loss", "why"),
+    [
+        ("symmetric:0.001", {"kind": "images", "examples": 50_000}, "ce", "the labels may all be right"),
+        (None, {"kind": "images", "examples": 50_000}, "ce", "the noise is not known"),
+        ("symmetric:0.3", {"kind": "images", "counts": {"a": 900, "b": 4100}}, "ce", "may collapse"),
+        ("symmetric:0.3", {"kind": "features", "examples": 50_000}, "ce", "2 points behind it"),
+        ("symmetric:0.3", {"kind": "images", "examples": 1000}, "ce", "fewer than 4,000 images"),
+        ("symmetric:0.3", {"kind": "images", "counts": {"a": 2300, "b": 2700}}, "jal-ce", "ahead of ce's best epoch"),
+    ],
+)
+def test_a_robust_loss_is_advised_only_where_the_records_show_it_ahead(noise, facts, loss, why):
+    found = noiseproof.advise(noise, classes=None if "counts" in facts else 2, **facts)
+    assert found.loss == loss
+    assert why in part(found, "loss").reason
+    assert found.early_stopping == (loss == "ce")
+    assert found.criterion() is not None
+    assert [one.what for one in found.parts[:3]] == ["run", "expect", "loss"]
+    trained = [command for command in found.commands if command.startswith("noiseproof train")]
+    assert len(trained) == (loss == "jal-ce")
+
+
+def test_class_weights_and_epochs_are_part_of_the_advice():
+    found = noiseproof.advise("symmetric:0.3", kind="features", counts={"no": 90, "yes": 10})
+    assert (found.class_weight, part(found, "class weights").value) == ("balanced", "balanced")
+    assert "class imbalance 1:9" in str(found)
+    even = noiseproof.advise("symmetric:0.3", kind="images", counts={"no": 2600, "yes": 2400})
+    assert (even.class_weight, even.epochs, part(even, "epochs").value) == (None, 120, "120")
+    assert "with a smaller budget take ce with early stopping" in part(even, "epochs").reason
+    assert even.commands[1].endswith("--set epochs=120")
+    assert len(noiseproof.advise("symmetric:0.3", kind="images", counts={"no": 2600, "yes": 2400}, gpu=False).commands) == 1
+
+
+def test_a_matrix_that_is_not_symmetric_is_not_called_so():
+    found = noiseproof.advise([[0.83, 0.17], [0.61, 0.39]], kind="features", counts={"stay": 80, "leave": 20})
+    assert "61% of class leave labelled stay, 17% of class stay labelled leave" in str(found)
+    assert "symmetric" not in str(found)
+
+
+def test_what_fit_is_said_to_gain_is_what_the_records_say():
+    lines = [json.loads(text) for text in (RECORDS / "zoo.jsonl").read_text(encoding="utf-8").splitlines()]
+    cells = {(one["set"], one["noise"], one["seed"], one["method"]): one for one in lines if one["noise"] != "none"}
+
+    def gain(first, second):
+        both = [key[:3] for key in cells if key[3] == first and (*key[:3], second) in cells]
+        return np.mean(
+            [100 * (cells[*k, first]["accuracy"]["accuracy"] - cells[*k, second]["accuracy"]["accuracy"]) for k in both]
+        )
+
+    assert abs(gain("fit", "ce-early") - GAIN) < 1.5
+    assert abs(gain("ce-early", "jal-ce") - 2) < 1.5
 
 
 def test_an_audit_says_matrix_and_rate(tmp_path):
@@ -76,7 +130,13 @@ def test_an_audit_says_matrix_and_rate(tmp_path):
     assert found.options == read.options
     assert found.case.rate == 0.2
     assert "the audit's matrix" in part(found, "a").reason
-    assert noiseproof.advise(Audit(*facts[:3], 0.004, *facts[4:]), kind="features").loss == "ce"
+    assert noiseproof.advise(Audit(*facts[:3], 0.004, *facts[4:]), kind="photographs").loss == "ce"
+    unsure = Audit(*facts[:4], (0.0, 0.3), *facts[5:])
+    unsure.save(tmp_path)
+    for one in (unsure, tmp_path):
+        found = noiseproof.advise(one, kind="photographs")
+        assert (found.loss, found.early_stopping, found.case.rate_interval) == ("ce", True, (0.0, 0.3))
+        assert part(noiseproof.advise(one, kind="features"), "expect").value == "about what plain training gives"
 
 
 def test_the_folder_of_an_audit_has_the_rate_that_the_audit_has(tmp_path):
@@ -91,10 +151,10 @@ def test_the_folder_of_an_audit_has_the_rate_that_the_audit_has(tmp_path):
     assert noiseproof.advise(tmp_path, kind="features").case.rate == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("kind", ["features", "images", "photographs"])
+@pytest.mark.parametrize("kind", ["images", "photographs"])
 def test_the_command_is_of_this_command_line_and_the_loss_in_it_is_the_advised_one(kind):
     found = noiseproof.advise("pairflip:0.3", classes=10, kind=kind, examples=10_000, place="here")
-    train = shlex.split(found.commands[0])
+    train = shlex.split(found.commands[1])
     changes = dict(text.split("=") for flag, text in itertools.pairwise(train) if flag == "--set")
     options = {name.removeprefix("loss."): json.loads(value) for name, value in changes.items() if name.startswith("loss.")}
     made, wanted = create_loss(train[2], **options), found.criterion()
@@ -117,13 +177,25 @@ def run(*arguments):
 def test_the_command_prints_the_parts_with_their_basis_and_json_has_the_same():
     arguments = ("digits", "--noise", "symmetric:0.4")
     text, facts = run(*arguments).output, json.loads(run(*arguments, "--json").stdout)
-    assert "for features, 10 classes, 1,297 examples, 40.0% wrong labels:" in text
+    assert "found: features, 10 classes, 1,297 examples, 40.0% wrong labels" in text
     for each in facts["parts"]:
         assert each["value"] in text
         assert f"{each['basis']}: {each['reason']}" in text
-    expected = noiseproof.advise("symmetric:0.4", classes=10, kind="features", examples=1297, place="digits")
+    counts = np.bincount(open_dataset("digits").train.labels)
+    known = {"kind": "features", "counts": dict(zip("0123456789", counts.tolist(), strict=True)), "gpu": False}
+    expected = noiseproof.advise("symmetric:0.4", place="digits", **known)
     assert facts == json.loads(json.dumps(expected.as_dict()))
     assert f"next: {facts['commands'][0]}" in text
+
+
+def test_after_a_fit_the_advice_is_to_predict(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, y = np.random.default_rng(0).normal(size=(80, 2)) + 4 * np.arange(80)[:, None] % 8, np.arange(80) % 2
+    np.savez("data.npz", x=x, y=y)
+    noiseproof.fit("data.npz", learners=["logistic-0.01", "neighbours-40"], folder="model").audit.save("model")
+    text = run("data.npz", "--noise", "model").output
+    assert "next: noiseproof predict model --data NEW --out predictions.csv" in text
+    assert "noiseproof fit" not in text
 
 
 @pytest.mark.parametrize(

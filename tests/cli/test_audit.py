@@ -109,8 +109,10 @@ def test_predictions_of_ones_own_model_are_enough():
     assert lines[4].startswith("Look first at the labels ")
     assert lines[5].startswith("out/audit.html shows those flagged and takes decisions; audit.csv")
     assert lines[6:] == [
-        "next, for the loss and settings that suit such labels: noiseproof advise mine.npz --noise out",
-        "next, to train on the probability of every class: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz",
+        "next, for a model that does not learn the wrong labels: noiseproof fit mine.npz --out model",
+        "next, to train a network on the probability of every class: noiseproof train ce --data mine.npz --labels "
+        "out/posterior.npz",
+        "next, for the loss and settings of a training loop of your own: noiseproof advise mine.npz --noise out",
     ]
     assert sorted(path.name for path in Path("out").iterdir()) == ["audit.csv", "audit.html", "posterior.npz", "transition.csv"]
     flagged = [row for row in rows_of("out/audit.csv") if row["flagged"] == "1"]
@@ -118,30 +120,36 @@ def test_predictions_of_ones_own_model_are_enough():
     assert [int(row["suggested"]) for row in flagged] == TRUE[WRONG].tolist()
 
 
-def test_the_commands_that_are_printed_next_advise_and_train_on_soft_labels():
-    done = audit(*arrays(), "--out", "out dir")
-    advise, train = (shlex.split(line.partition(": noiseproof ")[2]) for line in done.stdout.splitlines()[-2:])
-    assert train[-1] == "out dir/posterior.npz"
-    dry = run(*train, "--dry-run")
-    assert dry.exit_code == 0, dry.output
-    said = run(*advise)
-    assert said.exit_code == 0, said.output
-    assert "wrong labels" in said.stdout
+def next_commands(done):
+    """By the verb, as words."""
+    commands = [shlex.split(line.partition(": noiseproof ")[2]) for line in done.stdout.splitlines() if line.startswith("next")]
+    return {words[0]: words for words in commands}
+
+
+def test_the_commands_that_are_printed_next_fit_train_on_soft_labels_and_advise():
+    commands = next_commands(audit(*arrays(), "--out", "out dir"))
+    assert list(commands) == ["fit", "train", "advise"]
+    assert commands["train"][-1] == "out dir/posterior.npz"
+    for words, more in (("fit", ["--learners", "logistic-0.01"]), ("train", ["--dry-run"]), ("advise", [])):
+        done = run(*commands[words], *more)
+        assert done.exit_code == 0, done.output
+    assert "wrong labels" in done.stdout
 
 
 def test_labels_of_a_file_are_those_that_the_next_commands_train_on():
     place, *p = arrays(TRUE)
     np.save("peoples labels.npy", GIVEN)
-    done = audit(place, *p, "--labels", "peoples labels.npy", "--out", "out")
-    advise = shlex.split(done.stdout.splitlines()[-2].partition(": noiseproof ")[2])
-    assert advise == ["advise", str(place), "--labels", "peoples labels.npy", "--noise", "out"]
-    said = run(*advise, "--json")
+    commands = next_commands(audit(place, *p, "--labels", "peoples labels.npy", "--out", "out"))
+    assert commands["advise"] == ["advise", str(place), "--labels", "peoples labels.npy", "--noise", "out"]
+    assert commands["fit"] == ["fit", str(place), "--labels", "peoples labels.npy", "--out", "model"]
+    said = run(*commands["advise"], "--json")
     assert said.exit_code == 0, said.output
-    train = shlex.split(json.loads(said.stdout)["commands"][0])
-    assert train[train.index("--labels") + 1] == "peoples labels.npy"
-    dry = run(*train[1:], "--dry-run", "--json")
-    assert dry.exit_code == 0, dry.output
-    assert json.loads(dry.stdout)["recipe"]["noise"].endswith("/peoples labels.npy")
+    fit = shlex.split(json.loads(said.stdout)["commands"][0])[1:]
+    assert fit == commands["fit"]
+    done = run(*fit, "--learners", "logistic-0.01", "--json")
+    assert done.exit_code == 0, done.output
+    rows = rows_of("model/audit.csv")
+    assert [int(row["given"]) for row in rows] == GIVEN.tolist()
 
 
 def test_a_table_of_features_is_audited_by_name():
@@ -256,7 +264,7 @@ def test_decisions_keep_how_the_table_is_read_and_rows_that_begin_with_a_number_
     Path("d.csv").write_text('label,index,decision\n#none,3,keep\ndog,0,relabel\n"#none",1,drop\n')
     done = audit("mine.csv#a", "--columns", "size=category", "--decisions", "d.csv", "--out", "out")
     assert "1 kept, 1 relabelled, 1 dropped by decision; 29 examples in out/cleaned.csv" in done.stdout
-    assert "next: noiseproof train jal-ce --data out/cleaned.csv --label a --columns size=category\n" in done.stdout
+    assert "next: noiseproof fit out/cleaned.csv --label a --columns size=category --out out/model\n" in done.stdout
 
 
 def test_posteriors_and_decisions_of_other_data_are_refused():
@@ -315,7 +323,7 @@ def test_decisions_make_data_to_train_on(kind):
     assert done.exit_code == 0, done.output
     to = "out/cleaned.npz" if kind == "npz" else "out/cleaned.csv"
     assert done.stdout == (
-        f"1 kept, 1 relabelled, 1 dropped by decision; 89 examples in {to}\nnext: noiseproof train jal-ce --data {to}\n"
+        f"1 kept, 1 relabelled, 1 dropped by decision; 89 examples in {to}\nnext: noiseproof fit {to} --out out/model\n"
     )
     before, after = open_dataset(place), open_dataset(to)
     expected = GIVEN.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,6 +14,7 @@ import numpy as np
 
 from noiseproof.audit import Audit
 from noiseproof.audit.result import saved_rate, short_name
+from noiseproof.fitting import is_model
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.losses.facts import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
 from noiseproof.noise import LabelNoise, from_matrix
@@ -182,7 +183,8 @@ class Advice:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{part.what}: {part.value}\n    {part.basis}: {part.reason}" for part in self.parts]
+        bases = ["" if part.basis == "none" else f"{part.basis}: " for part in self.parts]
+        lines = [f"{one.what}: {one.value}\n    {basis}{one.reason}" for one, basis in zip(self.parts, bases, strict=True)]
         lines.insert(2, "for a training loop of your own:")
         return "\n".join([f"found: {self.case}", *lines, *(f"next: {command}" for command in self.commands)])
 
@@ -246,11 +248,13 @@ def advise(
     weighting, epochs = _class_weight(case), _epochs(row, early)
     l1, l2, regularisation = _regularisation(settings, case)
     data = [place, *place_options]
-    commands = _commands(data, case, given, hopeless, gpu, part.value, options, (l1, l2), EPOCHS[row])
+    train = [] if early or hopeless or not gpu else [_train_command(options, (l1, l2), EPOCHS[row], data)]
+    fitted = isinstance(given, str) and is_model(given) and not hopeless
+    commands = (*_commands(data, case, given if fitted else None, hopeless), *train)
     own = (dataclasses.replace(part, value=f"{part.value}, with early stopping") if early else part, *parts)
     own = (*own, weighting, epochs, regularisation)
     weight: Literal["balanced"] | None = "balanced" if case.imbalanced else None
-    what = (*_run(commands[0], case, hopeless), *own)
+    what = (*_run(commands[0], case, hopeless, fitted), *own)
     return Advice(case, part.value, options, early, weight, EPOCHS[row], l1, l2, what, tuple(warnings), commands)
 
 
@@ -301,23 +305,28 @@ def _beyond_every_loss(noise: LabelNoise) -> tuple[bool, list[str]]:
         return True, [str(error)]
 
 
-def _run(command: str, case: Case, hopeless: bool) -> tuple[AdvicePart, AdvicePart]:
+def _run(command: str, case: Case, hopeless: bool, fitted: bool) -> tuple[AdvicePart, AdvicePart]:
     """What to run first, and what to expect of it."""
     if hopeless:
         why = "no model can tell right labels from wrong ones that are given as often: a person must decide"
         then = "decisions on it are exported, and the next command that the audit prints writes the data with them"
         return AdvicePart("run", command, why, "theory"), AdvicePart("expect", "a page of labels to look at", then, "none")
-    if case.kind in ("images", "photographs"):
+    if fitted:
+        expect, why = "what its report says", "the verdict estimates its accuracy on correct labels, and what it gains"
+    elif case.kind in ("images", "photographs"):
         expect = "the labels to look at, and the model of a small network"
         why = "features of a pretrained network make a better one: --encoder names it (docs/how_to/fit.md)"
     elif case.maybe_clean:
         expect, why = "about what plain training gives", "every label may be right, and then there is nothing to gain"
     else:
         expect = f"about {GAIN} points more accuracy than from cross entropy with early stopping"
-        why = "the mean over 14 data sets with wrong labels, less where few are wrong (docs/zoo.md)"
+        why = "the mean over 14 data sets with wrong labels, less where few are wrong (docs/benchmarks/fit.md)"
         if case.rate is None:
             why += "; no gain if all labels are right. How many are wrong it says itself"
-    return AdvicePart("run", command, FIT_WHY, "records"), AdvicePart("expect", expect, why, "records")
+    run = AdvicePart("run", command, FIT_WHY, "records")
+    if fitted:
+        run = AdvicePart("run", command, "the model is fitted already; this is how it predicts new rows", "none")
+    return run, AdvicePart("expect", expect, why, "none" if fitted else "records")
 
 
 def _loss(case: Case) -> AdvicePart:
@@ -327,14 +336,16 @@ def _loss(case: Case) -> AdvicePart:
     elif case.rate is None:
         reason = "the noise is not known; early stopping keeps wrong labels from being memorised and costs little on right ones"
     elif case.imbalanced:
-        reason = f"from 1:{IMBALANCE:g} on robust losses may collapse onto the majority class (docs/how_to/choosing.md)"
+        reason = (
+            f"from 1:{IMBALANCE:g} on robust losses may collapse onto the majority class (docs/benchmarks/class_imbalance.md)"
+        )
     elif case.kind != "images" and case.kind != "photographs":
-        reason = "on 14 data sets of features jal-ce was a point behind it on average, and 16 at worst (docs/zoo.md)"
+        reason = "on 13 data sets of features jal-ce was 2 points behind it on average (docs/benchmarks/early_stopping.md)"
     elif case.examples is not None and case.examples < FEW_IMAGES:
         reason = f"of fewer than {FEW_IMAGES:,} images robust losses were not ahead (docs/how_to/own_data.md)"
     else:
-        reason = "robust for every noise in which the clean label is the likeliest, with a large enough a"
-        return AdvicePart("loss", ROBUST_LOSS, reason, "theory")
+        reason = "on CIFAR-10 ahead of ce's best epoch under every noise (docs/benchmarks/early_stopping.md)"
+        return AdvicePart("loss", ROBUST_LOSS, reason, "records")
     return AdvicePart("loss", PLAIN_LOSS, reason, "records")
 
 
@@ -398,26 +409,16 @@ def _regularisation(settings: RecommendedSettings, case: Case) -> tuple[float | 
     return settings.l1, settings.l2, AdvicePart("regularisation", shown, reason, "paper")
 
 
-def _commands(
-    data: Sequence[str],
-    case: Case,
-    noise: Any,
-    hopeless: bool,
-    gpu: bool,
-    loss: str,
-    options: Mapping[str, Any],
-    penalties: tuple[float | None, float | None],
-    epochs: int,
-) -> tuple[str, ...]:
-    """What to run, in this order."""
+def _commands(data: Sequence[str], case: Case, model: str | None, hopeless: bool) -> Iterator[str]:
+    """What to run first; ``model`` is the folder of one that is fitted already."""
     if hopeless:
-        return (shlex.join(["noiseproof", "audit", *data, "--out", "audit"]),)
-    fit = shlex.join(["noiseproof", "fit", *data, "--out", MODEL_FOLDER])
-    if case.rate is None:
-        return fit, shlex.join(["noiseproof", "advise", *data, "--noise", MODEL_FOLDER])
-    if loss == ROBUST_LOSS and gpu:
-        return fit, _train_command(options, penalties, epochs, data)
-    return (fit,)
+        yield shlex.join(["noiseproof", "audit", *data, "--out", "audit"])
+    elif model is not None:
+        yield shlex.join(["noiseproof", "predict", model, "--data", "NEW", "--out", "predictions.csv"])
+    else:
+        yield shlex.join(["noiseproof", "fit", *data, "--out", MODEL_FOLDER])
+        if case.rate is None:
+            yield shlex.join(["noiseproof", "advise", *data, "--noise", MODEL_FOLDER])
 
 
 def _train_command(

@@ -218,7 +218,7 @@ def _apply_decisions(dataset: Dataset, place: str, reading: dict[str, Any], deci
         f"{count} {word}" for word, count in zip(("kept", "relabelled", "dropped"), found.counts.values(), strict=True)
     )
     say(f"{counts} by decision; {int(found.kept.sum())} examples in {written}")
-    say(f"next: noiseproof fit {shlex.join([str(written), *command_options(reading)])} --out model")
+    say(f"next: noiseproof fit {shlex.join([str(written), *command_options(reading), '--out', str(out / 'model')])}")
 
 
 def _print_summary(audit: Audit, name: str, out: Path, commands: dict[str, str]) -> None:
