@@ -16,6 +16,7 @@ import choosing
 import decay_control
 import early_record
 import kernel_record
+import next_record
 import paper_record
 import rare_record
 import readme_fits
@@ -117,6 +118,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     },
     DOCS / "reference" / "command_line" / "index.md": {"commands": command_line.overview},
     DOCS / "explanation" / "differences.md": {"differences": difference_lists},
+    DOCS / "how_to" / "choosing.md": {"next": next_record.next_table},
     DOCS / "how_to" / "fit.md": {"cost": zoo_record.fit_cost},
     DOCS / "reference" / "tests.md": {"tests": sources.listing},
     DOCS / "reference" / "losses" / "index.md": {"losses": loss_pages.overview},

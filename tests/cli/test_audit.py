@@ -216,7 +216,7 @@ def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again
     assert re.search(r"^soft labels, network 2/2  epoch 1/1", done.stdout, re.MULTILINE)
     assert {row["fold"] for row in rows_of("out/audit.csv")} == {"0", "1"}
     whole = audit("mine.npz", *SHORT, "--out", "other", "--quiet")
-    assert len(whole.stdout.splitlines()) == 8
+    assert len(whole.stdout.splitlines()) == 9
     assert Path("other/audit.csv").read_text() == Path("out/audit.csv").read_text()
 
 
