@@ -25,9 +25,10 @@ def next_table() -> str:
         rows.append([one["set"], one["kind"], one["noise"], counts, f"{100 * early:.1f}", f"{100 * first:+.1f}", *_ends(found)])
     head = ["data", "an example of", "noise", "size", "early stopping", "advise", "worst", "best"]
     said = (
-        f"Accuracy of cross entropy with early stopping in %, and points gained over it: by what `advise` prints first, and by the "
-        f"worst and the best of all models that a command ends with. Of {len(gains)} models on {len(lines)} data sets the worst gains "
-        f"{min(gains):+.1f} points, and the mean of all is {fmean(gains):+.1f}."
+        "Accuracy of cross entropy with early stopping in %, and points gained over it: by the model that `advise` leads to, "
+        "and by the worst and the best of all models that a printed command ends with. "
+        f"The worst of {len(gains)} models on {len(lines)} data sets gains {min(gains):+.1f} points, all gain "
+        f"{fmean(gains):+.1f} on average."
     )
     return f"{said}\n\n{table(head, rows)}\n{where_measured(lines)}"
 
