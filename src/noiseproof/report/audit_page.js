@@ -128,7 +128,8 @@
   list.addEventListener("focusin", event => {
     at = page * PAGE + [...list.children].indexOf(event.target.closest("li"));
     if (event.target.options?.length === 1) { // the other labels, when somebody looks for them
-      const { value } = event.target;
+      const { value, offsetWidth } = event.target;
+      event.target.style.width = `${offsetWidth}px`; // longer names move nothing
       event.target.replaceChildren(...names.map((_, label) => option(label)));
       event.target.value = value;
     }
