@@ -131,6 +131,7 @@ def fit_tables() -> str:
         code = f"<code>{name}</code>"
         parts += [
             folded(f"Gains of {code} over each baseline", gains_table(zoo, name)),
+            *([folded(f"Gains of {code} by data set and noise", gain_table())] if name == "fit" else []),
             folded(f"Targets that were set for {code} beforehand, and what was measured", targets_table(zoo, name)),
             folded(f"Cells in which {code} is worse than doing nothing about wrong labels", worse_table(zoo, name)),
             folded(f"Estimates of {code} against the clean test rows", estimates_table(zoo, name)),
@@ -179,20 +180,32 @@ def baselines() -> str:
     return figures.intervals(title, rows, across="points on clean test rows; mean, 95 % interval over data sets")
 
 
-def by_set() -> str:
-    """By data set and noise: how much better fit is than the best single baseline, means over the seeds."""
+def by_cell() -> dict[tuple[str, str], list[float]]:
+    """By data set and noise: how much better fit is than the best single baseline, with each seed; sets by their mean."""
     over, _ = best()
     cells: dict[tuple[str, str], list[float]] = {}
     for (name, noise, *_), lines in measured().where("fit", over).items():
         cells.setdefault((name, noise), []).append(ACCURACY.of(lines["fit"]) - ACCURACY.of(lines[over]))
-    means = {cell: fmean(values) for cell, values in cells.items()}
-    names = sorted({name for name, _ in means}, key=lambda name: -fmean(v for (one, _), v in means.items() if one == name))
-    rows = [
-        (set_name(name), [mark(f"{name}, {noise}", noise, v) for (one, noise), v in means.items() if one == name])
-        for name in names
-    ]
-    title = f"Accuracy of fit minus {NAMES[over]}"
-    return figures.rows_of_marks(title, rows, [*KINDS.values(), CLEAN], across="points on clean test rows", zero=True)
+    of_set: dict[str, list[float]] = {}
+    for (name, _), values in cells.items():
+        of_set.setdefault(name, []).append(fmean(values))
+    return dict(sorted(cells.items(), key=lambda item: (-fmean(of_set[item[0][0]]), item[0])))
+
+
+def by_set() -> str:
+    """The gain by data set and noise, means over the seeds."""
+    rows: dict[str, list[Mark]] = {}
+    for (name, noise), values in by_cell().items():
+        rows.setdefault(set_name(name), []).append(mark(f"{set_name(name)}, {noise}", noise, fmean(values)))
+    title = f"Accuracy of fit minus {NAMES[best()[0]]}"
+    return figures.rows_of_marks(
+        title, [*rows.items()], [*KINDS.values(), CLEAN], across="points on clean test rows", zero=True
+    )
+
+
+def gain_table() -> str:
+    rows = [[set_name(name), noise, len(values), f"{fmean(values):+.1f}"] for (name, noise), values in by_cell().items()]
+    return table(["data set", "noise", "seeds", f"points over {NAMES[best()[0]]}"], rows)
 
 
 def set_name(name: str) -> str:

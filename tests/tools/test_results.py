@@ -1,6 +1,7 @@
 """The pages under docs/benchmarks/ as they are written from records, and the plots."""
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,48 @@ def test_the_page_on_the_paper_is_written_from_another_folder_of_records_too(too
         (tmp_path / name).write_text("".join(lines[:9]), encoding="utf-8")
     assert paper.paper_tables(tmp_path) != paper.paper_tables()
     assert "repeated so far" in paper.paper_answer(tmp_path)
+
+
+def test_the_best_possible_epoch_is_the_maximum_of_a_curve_and_means_are_of_the_seeds_of_both_losses(tool, monkeypatch):
+    early = tool("early_record")
+
+    def run(loss, seed, *curve, noise="symmetric:0.4", **changes):
+        recipe = early.recipe(f"cifar10/{loss}", noise=noise).as_dict() | {"seed": seed, "precision": "bf16"} | changes
+        return {"recipe": recipe, "curve": {"test_accuracy": curve}}
+
+    lines = [run("ce", 123, 0.5, 0.75, 0.25), run("ce", 124, 0.875, 0.5), run("jal-ce", 123, 0.5, 0.8125)]
+    lines += [run("jal-ce", 125, 0.1), run("jal-ce", 124, 0.0, l1=0.0), run("ce", 123, 0.625, noise="none")]
+    monkeypatch.setattr(early, "read_lines", lambda name: lines if name == "reproduction.jsonl" else [])
+    for kept in (early.runs_of, early.rows):
+        kept.cache_clear()
+    try:
+        (row,) = early.rows()
+        assert row == ("symmetric noise", "symmetric 0.4", 25.0, 75.0, 2, 81.25, (123,))
+        assert early.early_answer().startswith(
+            "**JAL-CE's last epoch is ahead of cross entropy's best possible epoch in 1 of 1"
+        )
+        assert "| symmetric 0.4 | 25.0 | 75.0 (epoch 2) | 81.2 | +6.2 | 123 |" in early.early_table()
+    finally:
+        for kept in (early.runs_of, early.rows):
+            kept.cache_clear()
+
+
+def test_what_is_counted_of_the_paper_is_counted_once(tool):
+    paper = tool("paper_record")
+    text = paper.counted_cells()
+    assert text.startswith(
+        "The paper's tables print 439 means. 425 of them its authors trained; the other 14 they quote. 398 of"
+    )
+    measured = re.search(r"(\d+) of the 398 have runs", text)[1]
+    assert f" in the {measured} of 398 cells " in paper.paper_answer()
+
+
+def test_the_readme_shows_its_record_without_the_column_that_is_too_wide(tool):
+    shown = tool("readme_fits").verdict()
+    assert "AUC" not in shown
+    assert "  model              98.9 (87.9 to 100.0)  98.8 (86.4 to 100.0)\n" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert not any(line.startswith("%") for line in shown.splitlines())
 
 
 def of_kernels(commit, *lines):
