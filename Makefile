@@ -4,6 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
+DOCS := .venv-docs/bin
 
 .PHONY: demo test slow integrations oldest lint types check bench docs package generate clean
 
@@ -49,9 +50,9 @@ check: lint types test
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 
-# The documentation, into site/index.html; a warning is an error.
-docs: .venv/.docs
-	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs site
+# The documentation, into site/index.html; a warning is an error. Its environment has torch for CPUs and no other framework.
+docs: .venv-docs/.ready
+	$(DOCS)/sphinx-build -q -E -W --keep-going -b html docs site
 
 # The wheel and the source distribution, into dist/.
 package: $(READY)
@@ -67,9 +68,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev]"
 	@touch $@
 
-.venv/.docs: $(READY)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
+.venv-docs/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	$(DOCS)/pip install --quiet --constraint constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu torch numpy
+	$(DOCS)/pip install --quiet --constraint constraints.txt --editable ".[lab,docs]"
 	@touch $@
 
 clean:
-	rm -rf .venv dist site .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist site .venv-docs .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis

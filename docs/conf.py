@@ -16,15 +16,19 @@ from noiseproof import __version__  # noqa: E402 - after the path
 project = "noiseproof"
 author = "the authors of noiseproof"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_static"]
 root_doc = "index"
 highlight_language = "text"  # indented blocks are shell commands and their output
 nitpicky = False
 
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["attrs_inline", "dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid", "math"]
+
+nb_execution_mode = "off"  # notebooks are committed with their outputs, and a test runs them
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # fields of a dataclass are described once
@@ -63,7 +67,7 @@ class Mermaid(SphinxDirective):
 
 
 def read(app: Sphinx, name: str, content: list[str]) -> None:
-    text = sources.with_code(content[0]) if name == "reference/tests" else content[0]
+    text = sources.with_code(content[0]) if name in sources.CODE_PAGES else content[0]
     text = sources.with_directives(sources.inside(text, name), name)
     if name.startswith("reference/losses/"):
         text = catalogue.with_curves(text)

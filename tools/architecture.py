@@ -326,7 +326,9 @@ def _finish(words: str, process: subprocess.Popen[str]) -> str:
     printed, errors = process.communicate()
     if process.returncode:
         raise RuntimeError(f"tools/walk.py {words} failed: {errors}")
-    return f"    tools/walk.py --short {words}\n\n```text\n{printed.split(START_OF_WALK)[1].strip()}\n```"
+    walk = printed.split(START_OF_WALK)[1].strip()
+    summary = f"<summary><code>tools/walk.py --short {words}</code></summary>"
+    return f'<details class="entry">\n{summary}\n\n```text\n{walk}\n```\n\n</details>\n'
 
 
 START_OF_WALK = "walk:\n"

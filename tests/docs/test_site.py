@@ -1,6 +1,8 @@
 """The documentation as it is built: no warning, links that lead somewhere, readable on a phone, nothing from other servers."""
 
 import functools
+import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    for package in ("sphinx", "furo", "myst_parser"):
+    for package in ("sphinx", "furo", "myst_nb", "sphinx_copybutton"):
         pytest.importorskip(package, reason="the documentation's packages are not installed; 'make docs' installs them")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "--keep-going", "-b", "html", str(ROOT / "docs"), str(folder)]
@@ -55,7 +57,7 @@ def pages(site):
 
 def test_every_page_of_the_folder_is_in_the_site_and_its_contents(site):
     docs = ROOT / "docs"
-    names = {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}
+    names = {str(path.relative_to(docs).with_suffix("")) for kind in ("*.md", "*.ipynb") for path in docs.rglob(kind)}
     assert names <= {str(path.relative_to(site).with_suffix("")) for path in pages(site)}
     listed = {urlsplit(link).path for link in read(site / "index.html").links}
     assert {f"{name}.html" for name in names - {"index"}} <= listed
@@ -95,6 +97,76 @@ def test_every_loss_has_a_section_with_a_formula_and_curves(site):
         assert page.count('<div class="curves">') == sum(entry.reads != "features" for entry in ours)
         assert page.count('<details class="entry">') == len(ours)
         assert read(path).math >= len(ours)
+
+
+MAX_SCREENS, WIDTH, HEIGHT = 8, 1280, 900
+ARTICLE_HEIGHT = "document.querySelector('article').getBoundingClientRect().height"
+LONGER = {"reference/changelog.html": "one line for each change since the first release"}
+"""Pages that may be longer, and why"""
+
+
+def test_no_page_is_longer_than_eight_screens(site, browser):
+    opened = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    heights = {}
+    for path in pages(site):
+        if path.name != "search.html":
+            opened.goto(path.as_uri())
+            heights[path.relative_to(site).as_posix()] = opened.evaluate(ARTICLE_HEIGHT) / HEIGHT
+    opened.close()
+    assert len(heights) > 60
+    assert {name: height for name, height in heights.items() if height > MAX_SCREENS and name not in LONGER} == {}
+
+
+def test_titles_are_the_labels_of_the_navigation(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    labels = re.findall(r'<li class="toctree-l\d[^>]*><a class="reference internal" href="([^"#]+\.html)">(.*?)</a>', text)
+    assert len(labels) > 60
+    for name, label in dict(labels).items():
+        title = re.search(r"<h1>(.*?)<a class=", (site / name).read_text(encoding="utf-8"))
+        assert title, name
+        assert title[1] == label, name
+
+
+TERMS = """
+accuracy; active passive loss; asymmetric noise; annotator; augmentation; AUC; balanced accuracy; batch size;
+benchmark; calibration; checkpoint; CIFAR-10; class imbalance; class weights; cleanlab; collapse onto the majority
+class; confidence interval; confusion matrix; convergence; cross entropy; cross-validation; data augmentation; early
+stopping; embeddings; encoder; epochs; F1; fine-tune; focal loss; gradient boosting; ground truth; held-out; Hugging
+Face; hyperparameter; image classification; kNN; label errors; label noise; label smoothing; learning rate; logistic
+regression; majority class; memorisation; minority class; mislabelled; MixUp; noise rate; noisy labels; outliers;
+overfitting; oversampling; pretrained model; pseudo-labels; PyTorch; recall; regularisation; resume; robust loss;
+scikit-learn; seed; segmentation; softmax; standard deviation; symmetric noise; temperature scaling; text
+classification; train from scratch; transition matrix; tutorial; validation set; warm start; weight decay
+"""
+
+
+def words_of(term):
+    return re.findall(r"[\w]+", term.lower())
+
+
+def test_the_words_that_people_search_are_found(site):
+    """By the index that the search reads, with its stemmer: a page must contain every word, as the search asks."""
+    from sphinx.search.en import SearchEnglish
+
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    language = SearchEnglish({})
+    terms = [" ".join(term.split()) for term in TERMS.split(";")]
+    assert len(set(terms)) >= 60
+
+    def pages_with(word):
+        found = set()
+        for stem in {word, language.stem(word)}:
+            for part in (index["terms"], index["titleterms"]):
+                at = part.get(stem, [])
+                found |= {at} if isinstance(at, int) else set(at)
+        return found
+
+    def asked(word):
+        return language.word_filter(word) and word not in language.stopwords
+
+    missing = [term for term in terms if not set.intersection(*(pages_with(word) for word in words_of(term) if asked(word)))]
+    assert not missing
 
 
 CUT_OFF = """() => {

@@ -20,10 +20,14 @@ LINKED_TEST = re.compile(r"\[`(test_\w+)`\]\((?:\.\./)+(tests/[\w/]+\.py)\)")
 PAGES_OUTSIDE = {"CONTRIBUTING.md": "how_to/contributing.md", "CHANGELOG.md": "reference/changelog.md", "README.md": "index.md"}
 """Files of the repository that have a page"""
 TESTS_PAGE = "reference/tests.md"
+EXAMPLES_PAGE = "tutorials/examples.md"
+CODE_PAGES = ("reference/tests", "tutorials/examples")
+"""Pages that list tests or scripts, whose code the site shows"""
 RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]+)(#[^)]*)?\)")
 
 
 TOCTREE = re.compile(r"^<!-- toctree\n(.*?)^-->", re.DOTALL | re.MULTILINE)
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\.png\)")
 INCLUDED = re.compile(r"^.*<!-- include: (\S+) -->$", re.MULTILINE)
 """A line that a code host shows, and the file that the site has in its place"""
 
@@ -35,12 +39,20 @@ def folded(name: str, words: str, content: Iterable[str], *, is_open: bool = Fal
 
 
 def with_directives(text: str, page: str) -> str:
-    """The comments of a page that stand for a table of contents or for a file of the repository.
+    """The comments of a page that stand for a table of contents or for a file of the repository, and pictures for each theme.
 
     >>> with_directives("<!-- toctree\\n:caption: Use\\n\\nfit\\n-->", "index")
     '```{toctree}\\n:hidden:\\n:caption: Use\\n\\nfit\\n```'
     """
     up = "../" * (1 + page.count("/"))
+
+    def themed(found: re.Match[str]) -> str:
+        words, place = found[1], found[2]
+        if not (DOCS / posixpath.dirname(page) / f"{place}_dark.png").is_file():
+            return found[0]
+        return f"![{words}]({place}.png){{.only-light}} ![{words}]({place}_dark.png){{.only-dark}}"
+
+    text = PICTURE.sub(themed, text)
     text = TOCTREE.sub(r"```{toctree}\n:hidden:\n\1```", text)
     return INCLUDED.sub(rf"```{{include}} {up}\1\n:heading-offset: 0\n```", text)
 
@@ -62,6 +74,8 @@ def inside(text: str, page: str = "index") -> str:
             return found[0]
         if place.startswith("tests/") and words.startswith("`test_"):
             place, at = TESTS_PAGE, f"#{_anchor(words.strip('`'))}"
+        elif place.startswith("examples/"):
+            place, at = EXAMPLES_PAGE, f"#{_anchor(Path(place).stem)}"
         elif place in PAGES_OUTSIDE:
             place = PAGES_OUTSIDE[place]
         else:
@@ -108,11 +122,13 @@ def _by_file() -> dict[str, list[str]]:
 
 
 def with_code(text: str) -> str:
-    """The page of tests with the code of each, which opens when it is clicked."""
+    """The page of tests or of examples with the code of each, which opens when it is clicked."""
 
     def code(found: re.Match[str]) -> str:
-        name, file = found[1], found[2]
-        shown = [f"({_anchor(name)})=", f"```{{literalinclude}} ../../{file}", ":language: python", f":pyobject: {name}", "```"]
-        return "\n".join(folded(name, "", shown))
+        name, file, words = found[1], found[2], found[3]
+        part = [f":pyobject: {name}"] if name.startswith("test_") else []
+        anchor = _anchor(name.removeprefix("examples/").removesuffix(".py"))
+        shown = [f"({anchor})=", f"```{{literalinclude}} ../../{file}", ":language: python", *part, "```"]
+        return "\n".join(folded(name, words, shown))
 
-    return re.sub(rf"^- {LINKED_TEST.pattern}$", code, text, flags=re.MULTILINE)
+    return re.sub(r"^- \[`([\w/.]+)`\]\((?:\.\./)+([\w/]+\.py)\):?(.*)$", code, text, flags=re.MULTILINE)
