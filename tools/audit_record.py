@@ -58,10 +58,8 @@ def audit_answer() -> str:
     return (
         f"**The AUC of finding wrong labels is {auc['audit']:.3f} with `audit` and {auc[better]:.3f} with cleanlab, mean of "
         f"{len(cells)} noise settings**, on the same folds and with the same network. The estimated rate of wrong labels is "
-        "off by "
-        f"{off['audit']:.1f} points with `audit` and by {off[better]:.1f} with cleanlab. The 95 % interval of `audit` "
-        "covers the true "
-        f"rate in {covered} of {len(noisy)} runs."
+        f"off by {off['audit']:.1f} points with `audit` and by {off[better]:.1f} with cleanlab. The 95 % interval of `audit` "
+        f"covers the true rate in {covered} of {len(noisy)} runs."
     )
 
 

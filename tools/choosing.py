@@ -68,11 +68,9 @@ def selection_answer() -> str:
     )
     return (
         "**Chosen by the mean of five seeds on noisy held-out labels, as `compare` ranks, a loss is "
-        f"{statistics.fmean(many):.1f} points "
-        f"below the best one**; always JAL-CE is {statistics.fmean(fixed):.1f} below and a random choice "
-        f"{statistics.fmean(chance):.1f}. By one seed alone the choice costs {statistics.fmean(one):.1f} points. The exact "
-        "best of "
-        f"six losses is missed in {len(hits) - sum(hit == 1 for hit in hits)} of {len(hits)} cases."
+        f"{statistics.fmean(many):.1f} points below the best one**; always JAL-CE is {statistics.fmean(fixed):.1f} below and "
+        f"a random choice {statistics.fmean(chance):.1f}. By one seed alone the choice costs {statistics.fmean(one):.1f} "
+        f"points. The exact best of six losses is missed in {len(hits) - sum(hit == 1 for hit in hits)} of {len(hits)} cases."
     )
 
 
@@ -159,10 +157,9 @@ def a_answer() -> str:
     bound = [value for cell in cells for value in against_30("x1", *cell)]
     less = [value for cell in cells if a_of("auto", cell[1]) < 30 for value in against_30("auto", *cell)]
     return (
-        f"**At the bound itself accuracy is {-statistics.fmean(bound):.1f} points below that at the paper's a = 30; with "
-        "the `a` that "
-        f"`auto` chooses, where that is less than 30, it differs by {statistics.fmean(less):+.1f} points** (digits, means over "
-        "noises, two optimisers and seeds)."
+        f"**At the bound itself accuracy is {-statistics.fmean(bound):.1f} points below that at the paper's a = 30; with the "
+        f"`a` that `auto` chooses, where that is less than 30, it differs by {statistics.fmean(less):+.1f} points** (digits, "
+        "means over noises, two optimisers and seeds)."
     )
 
 

@@ -64,11 +64,9 @@ def decay_answer() -> str:
     head = ["noise", "lead over CE", "the decay's part", "the loss's part", "over the best other, both L1", "both L2"]
     said = (
         f"**JAL-CE leads cross entropy by {whole:.1f} points, mean of {len(noisy)} noise settings: {decay:.1f} of them come "
-        "from the "
-        f"decay and {loss:.1f} from the loss. With the same decay for all losses it is ahead of the best other one in "
-        f"{verdicts.count(1)} of {len(verdicts)} comparisons and behind in {verdicts.count(-1)}**, by more than seeds "
-        "explain; in "
-        f"the others no difference is shown, or fewer than {MIN_SEEDS} seeds are there to tell."
+        f"from the decay and {loss:.1f} from the loss. With the same decay for all losses it is ahead of the best other one "
+        f"in {verdicts.count(1)} of {len(verdicts)} comparisons and behind in {verdicts.count(-1)}**, by more than seeds "
+        f"explain; in the others no difference is shown, or fewer than {MIN_SEEDS} seeds are there to tell."
     )
     return "\n\n".join([said, table(head, rows).rstrip(), "In points; [95 % interval] from three seeds on; (n) is how many."])
 

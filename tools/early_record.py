@@ -111,8 +111,7 @@ def early_answer() -> str:
     clean = [f" On clean labels the difference is {row.lead:+.1f}." for row in rows() if row.kind == "clean"]
     return (
         f"**JAL-CE's last epoch is ahead of cross entropy's best possible epoch in {len(ahead)} of {len(noisy)} noise "
-        "settings**: "
-        f"{', '.join(said[:-1])}, and {said[-1]}.{''.join(clean)}"
+        f"settings**: {', '.join(said[:-1])}, and {said[-1]}.{''.join(clean)}"
     )
 
 

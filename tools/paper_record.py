@@ -63,9 +63,8 @@ def counted_cells() -> str:
     return (
         f"The paper's tables print {len(every)} means. {len(trained)} of them its authors trained; the other "
         f"{len(every) - len(trained)} they quote. {len(cifar)} of those trained are on CIFAR-10 and CIFAR-100, and "
-        f"{len(trained) - len(cifar)} on WebVision, ILSVRC12 and Clothing1M, whose images we do not have. {len(measured)} "
-        "of the "
-        f"{len(cifar)} have runs of ours so far. Several tables print the same mean, so that these are "
+        f"{len(trained) - len(cifar)} on WebVision, ILSVRC12 and Clothing1M, whose images we do not have. {len(measured)} of "
+        f"the {len(cifar)} have runs of ours so far. Several tables print the same mean, so that these are "
         f"{len(distinct(measured))} different results."
     )
 

@@ -55,8 +55,7 @@ def imbalance_tables() -> str:
     seeds = sorted({one["seed"] for one in lines})
     about = (
         f"Seeds {seeds[0]} to {seeds[-1]}. The tables have the recall of the minority class in % and, in brackets, the "
-        "accuracy on "
-        f"all test examples, which are balanced. `benchmarks/rare_classes.py`; {where_measured(lines)}"
+        f"accuracy on all test examples, which are balanced. `benchmarks/rare_classes.py`; {where_measured(lines)}"
     )
     return "\n\n".join([*parts, about])
 

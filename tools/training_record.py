@@ -47,9 +47,9 @@ def training(lines: list[dict[str, Any]]) -> str:
     head = ["protocol", "way", "precision", "runs at once", "seconds per epoch and run", "speed-up", "GiB"]
     about = (
         "`benchmarks/training.py`: JAL-CE under 80 % symmetric noise, the paper's protocols, images of random numbers; "
-        "training "
-        "without evaluation. Medians of the epochs after the first, with smallest and largest, divided by the number of "
-        f"concurrent runs. The speed-up is over the published script, which takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10."
+        "training without evaluation. Medians of the epochs after the first, with smallest and largest, divided by the "
+        f"number of concurrent runs. The speed-up is over the published script, which takes {PUBLISHED_SCRIPT} s an epoch of "
+        "CIFAR-10."
     )
     return folded("Seconds per epoch", about, table(head, rows), where_measured(lines) + ".")
 
@@ -59,10 +59,9 @@ def training_answer() -> str:
     ours = [line for line in read_lines("training_h200.jsonl") if (line["protocol"], line["precision"]) == ("cifar10", "bf16")]
     seconds = {way: min(line["seconds_per_epoch"] for line in ours if line["way"] == way) for way in ("eager", "fast path")}
     return (
-        f"An epoch of CIFAR-10 takes {seconds['fast path']:.2f} s per run on an H200, {seconds['eager']:.1f} s in plain "
-        "torch and "
-        f"{PUBLISHED_SCRIPT} s by the published script: {PUBLISHED_SCRIPT / seconds['fast path']:.0f} times as fast as the "
-        "script."
+        f"An epoch of CIFAR-10 takes {seconds['fast path']:.2f} s per run on an H200, {seconds['eager']:.1f} s in plain torch "
+        f"and {PUBLISHED_SCRIPT} s by the published script: {PUBLISHED_SCRIPT / seconds['fast path']:.0f} times as fast as "
+        "the script."
     )
 
 
@@ -191,9 +190,8 @@ def tests(lines: list[dict[str, Any]]) -> str:
         for line in lines
     ]
     about = (
-        "`python tools/gpu_tests.py` runs tests on a GPU. Among them: concurrent runs give exactly, bit for bit, the "
-        "losses of each "
-        "step, the weights and the accuracy of the same runs alone, in bf16 and in TF32 "
+        "`python tools/gpu_tests.py` runs tests on a GPU. Among them: concurrent runs give exactly, bit for bit, the losses "
+        "of each step, the weights and the accuracy of the same runs alone, in bf16 and in TF32 "
         "(`test_concurrent_runs_give_exactly_what_each_gives_alone`); the fast path gives the plain one's losses in float32 "
         "up to rounding; a run that is killed and started again in deterministic mode ends with the same files to the bit "
         "(`test_images_in_deterministic_mode_end_the_same_in_every_process`, cnn8 in TF32 and bf16, resnet18 in bf16; one of "

@@ -81,10 +81,9 @@ def fit_answer() -> str:
     plain = gain(zoo, "fit", name, ACCURACY, noisy=False)
     said = "" if plain is None else f" On {plain.cells} cells without wrong labels the difference is {plain.text()}."
     return (
-        f"**`fit` gains {most.text()} points of accuracy over {NAMES[name]}, the best single baseline, on {most.cells} "
-        "noisy cells "
-        f"of {most.sets} data sets.**{said} The 95 % interval of `fit` covers the true rate of wrong labels in {hits} of "
-        f"{len(covered)} noisy cells."
+        f"**`fit` gains {most.text()} points of accuracy over {NAMES[name]}, the best single baseline, on {most.cells} noisy "
+        f"cells of {most.sets} data sets.**{said} The 95 % interval of `fit` covers the true rate of wrong labels in {hits} "
+        f"of {len(covered)} noisy cells."
     )
 
 
@@ -98,10 +97,8 @@ def early_stopping_limits() -> str:
     also = "" if best is None else f" Tuned logistic regression gains {-best[1].mean:+.1f} over early stopping."
     return (
         f"On {found.sets} small data sets of embeddings and tables, an MLP with cross entropy that is stopped early by its "
-        "loss on "
-        f"*noisy* held-out labels gains {found.text()} points over the same MLP trained with JAL-CE for all its epochs "
-        f"({found.cells} "
-        f"noisy cells).{rest}{also} So on features, with 1,000 to 2,000 rows, early stopping is enough; "
+        f"loss on *noisy* held-out labels gains {found.text()} points over the same MLP trained with JAL-CE for all its "
+        f"epochs ({found.cells} noisy cells).{rest}{also} So on features, with 1,000 to 2,000 rows, early stopping is enough; "
         "[fit](fit.md) gains more."
     )
 
