@@ -14,7 +14,7 @@ import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -72,7 +72,8 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         loss: "auto" for :func:`noiseproof.fit`, or the loss of a network: 'noiseproof losses' lists them.
         loss_options: Its hyperparameters, such as ``{"a": 30.0}``, or ``{"a": "auto:0.3"}`` for about 30 % wrong labels.
         class_weight: How much the examples of each class count: "balanced", the same for every class; a weight for each class;
-            None, the same for every example. "auto" is "balanced" for losses that collapse onto the majority class, else None.
+            None, the same for every example. "auto" does for a network what ``noiseproof train`` does: losses that would
+            collapse onto the majority class get tempered weights and start with cross entropy.
         hidden: The widths of the hidden layers; ``()`` is multinomial logistic regression.
         epochs: Passes over the training examples.
         batch_size: Examples in a step.
@@ -98,7 +99,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         loss: str = FIT,
         *,
         loss_options: Mapping[str, Any] | None = None,
-        class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
+        class_weight: Mapping[Any, float] | str | None = "auto",
         hidden: Sequence[int] = (256, 256),
         epochs: int = 100,
         batch_size: int = 128,
@@ -188,8 +189,8 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return frame, column_or_1d(labels, warn=True)
 
     def _fit_model(self, inputs: Any, indices: NDArray[np.int64], weights: NDArray[np.float64] | None, seed: int) -> None:
-        if isinstance(self.class_weight, Mapping):
-            raise ValueError(f"class_weight must be None or 'balanced' with loss={FIT!r}, got {dict(self.class_weight)}")
+        if isinstance(self.class_weight, Mapping) or self.class_weight not in (None, "auto", "balanced"):
+            raise ValueError(f"class_weight must be None or 'balanced' with loss={FIT!r}, got {self.class_weight!r}")
         groups: Any = None
         if weights is not None:
             if (counts := _repetitions(weights)) is None:
