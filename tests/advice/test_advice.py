@@ -196,6 +196,7 @@ def test_after_a_fit_the_advice_is_to_predict(tmp_path, monkeypatch):
     text = run("data.npz", "--noise", "model").output
     assert "next: noiseproof predict model --data NEW --out predictions.csv" in text
     assert "noiseproof fit" not in text
+    assert "the probabilities in model/posterior.npz" in text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from noiseproof.audit import Audit
-from noiseproof.audit.result import saved_rate, short_name
+from noiseproof.audit.result import POSTERIOR_FILE, saved_rate, short_name
 from noiseproof.fitting import is_model
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.losses.facts import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
@@ -252,7 +252,8 @@ def advise(
     fitted = isinstance(given, str) and is_model(given) and not hopeless
     commands = (*_commands(data, case, given if fitted else None, hopeless), *train)
     own = (dataclasses.replace(part, value=f"{part.value}, with early stopping") if early else part, *parts)
-    own = (*own, weighting, epochs, regularisation)
+    labels = [_labels(given if isinstance(given, str) and (Path(given) / POSTERIOR_FILE).is_file() else MODEL_FOLDER)]
+    own = (*own, *(labels if early and not hopeless else []), weighting, epochs, regularisation)
     weight: Literal["balanced"] | None = "balanced" if case.imbalanced else None
     what = (*_run(commands[0], case, hopeless, fitted), *own)
     return Advice(case, part.value, options, early, weight, EPOCHS[row], l1, l2, what, tuple(warnings), commands)
@@ -347,6 +348,12 @@ def _loss(case: Case) -> AdvicePart:
         reason = "on CIFAR-10 ahead of ce's best epoch under every noise (docs/benchmarks/early_stopping.md)"
         return AdvicePart("loss", ROBUST_LOSS, reason, "records")
     return AdvicePart("loss", PLAIN_LOSS, reason, "records")
+
+
+def _labels(folder: str) -> AdvicePart:
+    value = f"those of the data, or the probabilities in {Path(folder) / POSTERIOR_FILE}, which fit and audit write"
+    reason = "as soft labels they need no early stopping, and led to about what fit does (docs/how_to/choosing.md)"
+    return AdvicePart("labels", value, reason, "records")
 
 
 def _class_weight(case: Case) -> AdvicePart:
