@@ -60,6 +60,8 @@ LEAST_P = 1e-4
 TO_CHOOSE = ("ce", "ce+elr:3:0.7", "ce+elr:7:0.7", "ce+agree:5", "ce+agree:10", "ce+agree:5:prior")
 Loss = Callable[[Tensor, Tensor], Tensor]
 Key = tuple[str, str, int, str]
+Cells = dict[tuple[str, str, int], dict[str, float]]
+"""By set, noise and seed: accuracy, balanced accuracy and CPU seconds"""
 
 
 def density_power(logits: Tensor, target: Tensor, beta: float) -> Tensor:
@@ -265,10 +267,9 @@ def line(folder: Path, key: Key) -> dict[str, Any]:
 
 def run(options: argparse.Namespace) -> None:
     """Every cell with one of the seeds, then with the next: what is there can be compared if the script is stopped."""
-    cells = [cell for cell in cells_of(options.sets) if matches(cell, options.only, NOISES)]
-    if options.choose:
-        every_second = sorted({name for name, _ in cells})[::2]
-        cells = [cell for cell in cells if cell[0] in every_second]
+    cells = cells_of(options.sets)
+    names = sorted({name for name, _ in cells})[:: 2 if options.choose else 1]
+    cells = [cell for cell in cells if cell[0] in names and matches(cell, options.only, NOISES)]
     done = {key_of(one) for one in lines_of(options.records)}
     cells, seeds = np.random.default_rng(0).permutation(cells).tolist(), [*map(int, options.seeds.split(","))]
     for turn in range(len(seeds)):
@@ -287,9 +288,9 @@ def key_of(one: dict[str, Any]) -> Key:
 # ---- the report
 
 
-def flat(lines: Iterable[dict[str, Any]]) -> dict[str, dict[tuple[str, str, int], dict[str, float]]]:
+def flat(lines: Iterable[dict[str, Any]]) -> dict[str, Cells]:
     """By method, also with an average of weights, and cell."""
-    found: dict[str, dict[tuple[str, str, int], dict[str, float]]] = {}
+    found: dict[str, Cells] = {}
     for one in lines:
         for of in ("last", *(f"ema:{decay}" for decay in DECAYS)):
             if of in one:
@@ -298,14 +299,17 @@ def flat(lines: Iterable[dict[str, Any]]) -> dict[str, dict[tuple[str, str, int]
     return found
 
 
-def difference(ours: dict[Any, Any], theirs: dict[Any, Any], metric: str) -> str:
+def gain(ours: Cells, theirs: Cells, metric: str) -> tuple[float, float, float] | None:
     """The mean difference in points over the cells that both have, and its 95 % interval over sets."""
     shared = [cell for cell in ours if cell in theirs]
     if not shared:
-        return ""
+        return None
     values = [100 * (ours[cell][metric] - theirs[cell][metric]) for cell in shared]
-    low, high = bootstrapped([cell[0] for cell in shared], values)
-    return f"{fmean(values):+.1f} [{low:+.1f}, {high:+.1f}]"
+    return fmean(values), *bootstrapped([cell[0] for cell in shared], values)
+
+
+def in_words(found: tuple[float, float, float] | None) -> str:
+    return "" if found is None else f"{found[0]:+.1f} [{found[1]:+.1f}, {found[2]:+.1f}]"
 
 
 def report(lines: Iterable[dict[str, Any]], choosing: bool) -> str:
@@ -316,7 +320,7 @@ def report(lines: Iterable[dict[str, Any]], choosing: bool) -> str:
         loss = name.partition("+")[0]
         both = [f"{100 * fmean(one[metric] for one in cells.values()):.1f}" for metric in ("accuracy", "balanced_accuracy")]
         gains = [
-            difference(cells, there.get(other, {}), metric) if other != name else ""
+            in_words(gain(cells, there.get(other, {}), metric)) if other != name else ""
             for other in (loss, "ce", "jal-ce", "ce-early")
             for metric in ("accuracy", "balanced_accuracy")
         ]

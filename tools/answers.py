@@ -10,6 +10,7 @@ from choosing import a_answer, selection_answer
 from decay_control import decay_answer
 from early_record import early_answer
 from kernel_record import kernels_answer
+from options_record import options_answer
 from paper_record import paper_answer
 from rare_record import imbalance_answer
 from results import table
@@ -25,6 +26,7 @@ QUESTIONS: dict[tuple[str, str], Callable[[], str]] = {
     ("Does `audit` find more wrong labels than cleanlab?", "audit.md"): audit_answer,
     ("Must `a` be tuned?", "choice_of_a.md"): a_answer,
     ("What happens under class imbalance?", "class_imbalance.md"): imbalance_answer,
+    ("Does regularisation, sample selection or weight averaging help?", "options.md"): options_answer,
     ("Can I choose a loss without clean labels?", "selection.md"): selection_answer,
     ("What does it cost?", "speed.md"): lambda: f"**{kernels_answer()}**",
 }

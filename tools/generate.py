@@ -17,6 +17,7 @@ import decay_control
 import early_record
 import kernel_record
 import next_record
+import options_record
 import paper_record
 import rare_record
 import readme_fits
@@ -142,6 +143,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     },
     PAGES / "fit.md": {"answer": zoo_record.fit_answer, "tables": zoo_record.fit_tables},
     PAGES / "loss_or_decay.md": {"answer": decay_control.decay_answer, "control": decay_control.control},
+    PAGES / "options.md": {"answer": options_record.options_answer, "tables": options_record.options_tables},
     PAGES / "paper.md": {
         "answer": paper_record.paper_answer,
         "details": paper_record.paper_details,

@@ -1,0 +1,131 @@
+"""docs/benchmarks/options.md: options beside a loss, and losses that the catalogue lacks, from records/options_cpu.jsonl."""
+
+from __future__ import annotations
+
+import sys
+from statistics import fmean
+
+from results import ROOT, folded, read_lines, table, where_measured
+
+sys.path.append(str(ROOT / "benchmarks"))
+
+from options import CHOOSING_SEEDS, Cells, flat, gain, in_words
+
+__all__ = ["options_answer", "options_tables"]
+
+RECORD = "options_cpu.jsonl"
+DECAY = ":0.998"
+LEAST_CELLS = 5
+"""A method on fewer is left out of the report"""
+METRICS = ("accuracy", "balanced_accuracy")
+SCEPTIC = "ce-early"
+RIVALS = ("ce", "gce", "jal-ce")
+LOSSES = ("dpd", "bt", "gla", "ce+peer")
+IMBALANCED = ("banking77", "products_mv", "tab_adult", "tab_pageblocks5", "tab_shoppers", "tab_yeast3", "trec_weak")
+"""Sets whose largest class has more than three times the examples of the smallest"""
+NAMES = {
+    **{"ce": "CE", "jal-ce": "JAL-CE", "gce": "GCE", "ce-early": "CE, early stopping"},
+    **{"elr": "ELR", "agree": "agreement", "peer": "peer", "ema": "average", "dpd": "density power", "bt": "bi-tempered"},
+    "gla": "logit-adjusted GCE",
+}
+
+
+def measured(choosing: bool = False) -> dict[str, Cells]:
+    """What is reported, with the decay that was chosen; or the settings that were chosen among."""
+    there = flat(one for one in read_lines(RECORD) if (one["seed"] in CHOOSING_SEEDS) == choosing)
+    wanted = {name: cells for name, cells in there.items() if choosing or "ema" not in name or name.endswith(DECAY)}
+    return wanted if choosing else {name: cells for name, cells in wanted.items() if len(cells) >= LEAST_CELLS}
+
+
+def named(method: str) -> str:
+    """``ce+elr:7:0.7`` as ``CE + ELR 7, 0.7``."""
+    parts = [part.partition(":") for part in method.split("+")]
+    return " + ".join(f"{NAMES[name]} {numbers.replace(':', ', ')}".strip() for name, _, numbers in parts)
+
+
+def is_option(method: str) -> bool:
+    return "+" in method and not method.startswith(LOSSES)
+
+
+def is_loss(method: str) -> bool:
+    return method.startswith(LOSSES) and "ema" not in method
+
+
+def wins(name: str) -> bool:
+    """Whether it is ahead of early stopping and of JAL-CE in accuracy, and not behind in balanced accuracy."""
+    there = measured()
+    found = [[gain(there[name], there[rival], metric) for metric in METRICS] for rival in (SCEPTIC, "jal-ce")]
+    return all(one and other and one[1] > 0 and other[2] >= 0 for one, other in found)
+
+
+def options_answer() -> str:
+    """The first paragraph of the page."""
+    there = measured()
+    found = [name for name in there if is_loss(name) or is_option(name)]
+    ahead = [named(name) for name in found if wins(name)]
+    said = []
+    for loss in ("ce", "jal-ce"):
+        options = [name for name in found if name.startswith(f"{loss}+") and name.count("+") == 1 and not is_loss(name)]
+        changes = [f"{named(name).partition(' + ')[2]} {_gains(there, name, (loss,))[0]}" for name in options]
+        said.append(f"To the accuracy of {NAMES[loss]} alone they add: {', '.join(changes)}.")
+    return (
+        f"**Of three options and four losses {_list(ahead)} is more accurate than both cross entropy that is stopped early and "
+        f"JAL-CE without losing balanced accuracy.** {' '.join(said)} {_by_balance()}"
+    )
+
+
+def _by_balance() -> str:
+    """Early-learning regularisation against early stopping, on balanced sets and on the others."""
+    there = measured()
+    elr = next(name for name in there if name.startswith("ce+elr") and "ema" not in name)
+    kinds = [{cell: one for cell, one in there[elr].items() if (cell[0] in IMBALANCED) == wanted} for wanted in (False, True)]
+    balanced, other = ([in_words(gain(kind, there[SCEPTIC], metric)) for metric in METRICS] for kind in kinds)
+    return (
+        f"Against early stopping ELR with CE changes accuracy by {balanced[0]} and balanced accuracy by {balanced[1]} on sets "
+        f"whose largest class is at most three times the smallest. On the others it changes them by {other[0]} and {other[1]}: "
+        "it predicts the majority class."
+    )
+
+
+def options_tables() -> str:
+    """What each option adds to its loss, what each loss adds to others, and the settings that were chosen among."""
+    lines = read_lines(RECORD)
+    there, chosen = measured(), measured(choosing=True)
+    metrics = ("accuracy", "balanced")
+    options = [
+        [named(name), *_gains(there, name, (name.partition("+")[0], SCEPTIC)), _cost(there, name)]
+        for name in there
+        if is_option(name)
+    ]
+    head = ["method", *(f"{metric} over {rival}" for rival in ("its loss", "early stopping") for metric in metrics), "cost"]
+    losses = [[named(name), *_gains(there, name, RIVALS), _cost(there, name)] for name in there if is_loss(name)]
+    rivals = ["loss", *(f"{metric} over {NAMES[rival]}" for rival in RIVALS for metric in metrics), "cost"]
+    means = [
+        [named(name), len(cells), *(f"{100 * fmean(one[metric] for one in cells.values()):.1f}" for metric in METRICS)]
+        for name, cells in there.items()
+    ]
+    settings = [[named(name), len(chosen[name]), *_gains(chosen, name, ("ce",))] for name in chosen if name != "ce"]
+    return "\n\n".join(
+        [
+            table(head, options).strip(),
+            table(rivals, losses).strip(),
+            "Points, with 95 % intervals over data sets. Cost is the CPU time of a run relative to cross entropy's.",
+            folded("Means", table(["method", "cells", "accuracy", "balanced accuracy"], means)),
+            folded("The settings that were chosen among", table(["method", "cells", "accuracy over CE", "balanced"], settings)),
+            f"`benchmarks/options.py`; {where_measured(lines)}",
+        ]
+    )
+
+
+def _gains(there: dict[str, Cells], name: str, rivals: tuple[str, ...]) -> list[str]:
+    return [in_words(gain(there[name], there[rival], metric)) for rival in rivals for metric in METRICS]
+
+
+def _cost(there: dict[str, Cells], name: str) -> str:
+    shared = [cell for cell in there[name] if cell in there["ce"]]
+    ours, plain = (sum(there[method][cell]["cpu_seconds"] for cell in shared) for method in (name, "ce"))
+    return f"{ours / plain:.2f}"
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names) or "none"
