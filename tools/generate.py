@@ -33,6 +33,7 @@ from results import PAGES
 from text_or_code import where_they_differ
 
 from noiseproof import functional, list_losses, paper
+from noiseproof.io.limits import LIMITS
 from noiseproof.losses.base import Contract
 from noiseproof.losses.facts import CATALOGUE, KINDS_OF_DATA, PUBLISHED, collect_facts
 from noiseproof.paper.settings import PARAMETERS
@@ -56,6 +57,11 @@ def published() -> str:
             found: dict[str, object] = {"kind": kind, "options": dict(recipe.loss_options), "l1": recipe.l1, "l2": recipe.l2}
             settings.setdefault(loss, []).append(found)
     return json.dumps(settings, indent=1) + "\n"
+
+
+def limits_table() -> str:
+    """The table of SECURITY.md, from the module that all readers ask."""
+    return "\n".join(["| what | at most |", "|---|---|", *(f"| {what} | {most} |" for what, most in LIMITS.items())])
 
 
 def stub() -> str:
@@ -102,6 +108,7 @@ def _literal(value: object) -> str:
 
 
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
+    ROOT / "SECURITY.md": {"limits": limits_table},
     ROOT / "README.md": {
         "report": readme_fits.picture,
         "verdict": readme_fits.verdict,

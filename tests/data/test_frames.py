@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_named_with_its_place(text, message, tmp_path):
 
 
 def test_words_far_below_numbers_are_named_as_those_near_the_top_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("noiseproof.data.csv_files.BLOCK_BYTES", 2000)
+    monkeypatch.setattr("noiseproof.io.limits.BLOCK_BYTES", 2000)
     lines = [f"{k},{k % 7}.5,{k % 2}" for k in range(2000)]
     lines[1500], lines[1700] = "three,1.5,0", "1700,,x"
     frame = read_frame(written(tmp_path, "\n".join(["a,b,y", *lines])))
@@ -173,7 +173,7 @@ def test_a_file_must_not_become_vastly_more_than_it_is(tmp_path, monkeypatch):
     parquet.write_table(pa.table({"a": zeros, "y": zeros}), tmp_path / "bomb.parquet")
     with pytest.raises(DataError, match=r"bomb\.parquet: 120000000 cells in a file of \d+ bytes"):
         read_frame(tmp_path / "bomb.parquet")
-    monkeypatch.setattr("noiseproof.data.csv_files.MIN_UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr("noiseproof.io.limits.MIN_GZIP_BYTES", 2**20)
     with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
         file.write(b"a,y\n" + b"1,2\n" * 2**20)
     with pytest.raises(DataError, match=r"bomb\.csv\.gz: unpacks to more than 100 times its size"):

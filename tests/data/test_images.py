@@ -14,6 +14,7 @@ from PIL import Image
 
 from noiseproof.data import DataError, Dataset, ImageFiles, Split, images, in_memory, load_image_folder, read_image
 from noiseproof.data.images import decode
+from noiseproof.io import limits
 
 
 def picture(height=6, width=9, seed=0):
@@ -188,8 +189,8 @@ def test_a_marker_between_two_reads_is_counted(monkeypatch):
 
 
 def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "MAX_PIXELS", 54)
-    monkeypatch.setattr(images, "MAX_WEBP_PIXELS", 50)
+    monkeypatch.setattr(limits, "MAX_PIXELS", 54)
+    monkeypatch.setattr(limits, "MAX_WEBP_PIXELS", 50)
     assert read_image(save(tmp_path / "x.png", picture(6, 9))).shape == (6, 9, 3)
     for name, most, pixels in (("y.png", 54, picture(5, 11)), ("x.webp", 50, picture(6, 9))):
         with pytest.raises(DataError, match=rf"pixels must be in \[1, {most}\]; resize it, or leave it out"):

@@ -150,8 +150,8 @@ def test_what_are_no_soft_labels_is_said(soft, arrays, message):
 def test_a_file_that_unpacks_to_more_than_it_may_is_refused(soft, monkeypatch):
     recipe, path = soft
     np.savez_compressed(path, posterior=np.full((len(TRUE), 10), 0.1, np.float32), given=GIVEN)
-    monkeypatch.setattr("noiseproof.io.arrays.MAX_UNPACKED_BYTES", 1000)
-    monkeypatch.setattr("noiseproof.io.arrays.MAX_UNPACK_RATIO", 2)
+    monkeypatch.setattr("noiseproof.io.limits.MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr("noiseproof.io.limits.MAX_UNPACK_RATIO", 2)
     with pytest.raises(ValueError, match="unpacks to"):
         prepare(recipe)
 

@@ -30,6 +30,7 @@ from noiseproof.audit.stacking import (
     row_blocks,
     unmix,
 )  # fmt: skip
+from noiseproof.io.limits import check_memory
 
 Metric = Literal["accuracy", "balanced_accuracy", "f1_macro"]
 METRICS: tuple[Metric, ...] = ("accuracy", "balanced_accuracy", "f1_macro")
@@ -42,6 +43,8 @@ ACCURACY_POWER = 0.2
 """The rule for accuracy divides probabilities by this power of the class frequencies: stacks favour large classes"""
 F1_POWERS = np.linspace(0, 1, 11)
 MAX_HYPOTHESES = 40
+WORKING_MATRICES = 15
+"""What a noise model takes beside the views and their copies, in float32 matrices of rows times classes"""
 MAX_PAIRED_CLASSES, MIN_AMBIGUITY_CORRELATION = 1000, 0.65
 """Of the rates of pairs of classes and how unsure predictions are between them: 0.70 and 0.80 on CIFAR-10N and LabelMe, below
 0.25 with synthetic noise on them"""
@@ -234,6 +237,13 @@ class NoiseModel:
             tuple(names), calibration, stacks, found["probabilities"], found["frequencies"], found["rates"], rate, (low, high),
             found["transition"], float(found["f1_power"]),
         )  # fmt: skip
+
+
+def check_room(views: int, rows: int, classes: int) -> None:
+    """An error if a noise model of so many views would not fit into memory, before they are computed."""
+    what = f"the noise model of {rows:,} rows, {classes:,} classes and {views} views"
+    way = "merge minority classes, take fewer rows, or name fewer learners"
+    check_memory(what, 4 * rows * classes * (2 * views + WORKING_MATRICES), way)
 
 
 def fit_noise_model(

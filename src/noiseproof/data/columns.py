@@ -26,6 +26,7 @@ from noiseproof.data.encoders import (
 )
 from noiseproof.data.values import Frame, Series, as_dates, as_flags, as_numbers, as_text, is_image_column
 from noiseproof.io.files import DataError, write_whole
+from noiseproof.io.limits import check_file, check_memory
 from noiseproof.io.text import and_more, excerpt, parse_json, printable
 
 Kind = Literal["number", "category", "boolean", "date", "text", "image", "embedding", "drop"]
@@ -362,6 +363,7 @@ class TableEncoder:
         """
         self._check_names(frame)
         widths = [len(one.feature_names) for one in self.encoders]
+        check_memory(f"{len(frame)} rows of {sum(widths)} features", 4 * len(frame) * sum(widths), "leave out rows or columns")
         found = np.empty((len(frame), sum(widths)), np.float32)  # filled column by column: the parts together are as large
         for one, end, width in zip(self.encoders, np.cumsum(widths).tolist(), widths, strict=True):
             one.write(frame[one.name], found[:, end - width : end])
@@ -494,6 +496,7 @@ class Table:
         """
         from safetensors import SafetensorError, safe_open
 
+        check_file(path)
         try:
             with safe_open(path, "np") as file:
                 text = (file.metadata() or {}).get(FORMAT, "")

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noiseproof.data.values import LABEL_WORDS, MISSING_LABELS, MISSING_WORDS, NUMBER_TEXT, is_number
+from noiseproof.io import limits
 from noiseproof.io.files import DataError
+from noiseproof.io.limits import in_bytes
 from noiseproof.io.text import excerpt
 
 if TYPE_CHECKING:
@@ -25,12 +27,7 @@ NAME_TEXT = re.compile(r"[^\W\d]")
 """How a name of a column begins where others are numbers"""
 MIN_ROWS_BELOW = 3
 """Rows of numbers below a line of words that make it a second header"""
-MAX_COLUMNS = 100_000
-MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO = 2**26, 100
-"""Of a .gz file: text becomes up to about thirty times as much"""
 BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-BLOCK_BYTES = 2**24
-"""Of a CSV file that are read at a time; no row may be longer"""
 OTHER_TYPE = re.compile(r"In CSV column #(\d+)")
 """Where a cell is of another type than those in the first block"""
 
@@ -53,7 +50,8 @@ def read_csv(path: Path, names: Sequence[str]) -> pa.Table:
     import pyarrow.csv as arrow_csv
 
     how = sniffed(path, names)
-    own = arrow_csv.ReadOptions(column_names=how.columns, skip_rows=how.header, block_size=BLOCK_BYTES, encoding=how.encoding)
+    own = arrow_csv.ReadOptions(column_names=how.columns, skip_rows=how.header, encoding=how.encoding)
+    own.block_size = limits.BLOCK_BYTES
     parse = arrow_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(null_values=list(MISSING_LABELS), strings_can_be_null=True)
     while True:
@@ -88,7 +86,7 @@ def _damage(path: Path, how: Dialect) -> str:
                     return f"{cells}: {way}" + ("; is a quote not closed?" if reader.line_num > line else "")
                 line = reader.line_num + 1
         except csv.Error:
-            return f"{path}:{line}: a row is longer than {BLOCK_BYTES >> 20} MiB, or a quote is not closed"
+            return f"{path}:{line}: a row is longer than {in_bytes(limits.BLOCK_BYTES)}, or a quote is not closed"
     return ""
 
 
@@ -97,7 +95,7 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, path: Path) -> None:
         self.path, self.file = path, gzip.open(path)  # noqa: SIM115 - closed by close
-        self.left = max(MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO * path.stat().st_size)
+        self.left = max(limits.MIN_GZIP_BYTES, limits.MAX_GZIP_RATIO * path.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -106,7 +104,7 @@ class _Bounded(io.RawIOBase):
         count = self.file.readinto(buffer)
         self.left -= count
         if self.left < 0:
-            raise DataError(f"{self.path}: unpacks to more than {MAX_UNPACKED_RATIO} times its size; unpack it to read it")
+            raise DataError(f"{self.path}: unpacks to more than {limits.MAX_GZIP_RATIO} times its size; unpack it to read it")
         return count
 
     def close(self) -> None:
@@ -121,12 +119,12 @@ def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
     with pa.input_stream(str(path)) as stream:  # which unpacks .gz
         start = stream.read(SNIFFED_BYTES)
         if start.count(b"\n") < MIN_SNIFFED_LINES:  # of many columns, or of long texts
-            start += stream.read(BLOCK_BYTES)
+            start += stream.read(limits.BLOCK_BYTES)
     if not start.strip():
         raise DataError(f"{path}: the file is empty")
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}: the file has NUL bytes: it is no text")
-    whole = len(start) < SNIFFED_BYTES or SNIFFED_BYTES < len(start) < SNIFFED_BYTES + BLOCK_BYTES
+    whole = len(start) < SNIFFED_BYTES or SNIFFED_BYTES < len(start) < SNIFFED_BYTES + limits.BLOCK_BYTES
     encoding = _encoding_of(start if whole else start[: start.rfind(b"\n") + 1] or start)
     lines = start.decode(encoding, errors="replace")
     counted = {one: _rows(lines, one, whole) for one in SEPARATORS}
@@ -135,8 +133,8 @@ def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
         raise DataError(f"{path}: no row of cells can be read; is it a table?")
     header = (bool(known) and {*known} <= {cell.strip() for cell in rows[0]}) or _is_header(rows[0], rows[1:])
     names = [name.strip() for name in rows[0]] if header else [str(k) for k in range(len(rows[0]))]
-    if len(names) > MAX_COLUMNS:
-        raise DataError(f"{path}: {len(names)} columns, at most {MAX_COLUMNS}")
+    if len(names) > limits.MAX_COLUMNS:
+        raise DataError(f"{path}: {len(names)} columns, at most {limits.MAX_COLUMNS}")
     if header and _is_second_header(rows[1:]):
         raise DataError(f"{path}:2: a second line of names below the header; leave one of the two out")
     if header and rows[1:] and all(row[len(names) :] == [""] for row in rows[1:]):
@@ -159,7 +157,7 @@ def _encoding_of(start: bytes) -> str:
 
 def _rows(text: str, separator: str, whole: bool) -> list[list[str]]:
     found = []
-    csv.field_size_limit(max(csv.field_size_limit(), BLOCK_BYTES))
+    csv.field_size_limit(max(csv.field_size_limit(), limits.BLOCK_BYTES))
     try:
         for row in csv.reader(io.StringIO(text, newline=None), delimiter=separator):
             if row:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.data.columns import Table
+from noiseproof.io import limits
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import DataError, ReadError, checksum
 from noiseproof.io.text import excerpt
@@ -220,7 +221,6 @@ def _positions(count: int, indices: ArrayLike) -> NDArray[np.int64]:
     return chosen
 
 
-MAX_CLASSES = 2**20  # a label beyond this is a slip: naming so many classes would fill the memory
 MANY_CLASSES = 1000  # from here on their number is compared with that of the examples
 MAX_NAMES_LISTED = 20
 
@@ -416,7 +416,7 @@ def as_split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: s
         raise DataError(f"{where}: no examples")
     if not x.size:
         raise DataError(f"{where}: inputs of shape {x.shape[1:]} have nothing in them")
-    most = classes or MAX_CLASSES
+    most = classes or limits.MAX_CLASSES
     if y.min() < 0 or y.max() >= most:
         found = int(y.min() if y.min() < 0 else y.max())
         way = "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if classes is None else ""

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseproof.data.csv_files import BLOCK_BYTES, MAX_COLUMNS, distinct, read_csv
+from noiseproof.data.csv_files import distinct, read_csv
 from noiseproof.data.embeddings import cache_folder
 from noiseproof.data.values import IMAGE_EXTENSIONS, MISSING_LABELS, MISSING_WORDS, Frame, Series
+from noiseproof.io import limits
 from noiseproof.io.files import DataError, write_whole
+from noiseproof.io.limits import in_bytes
 from noiseproof.io.text import all_lines, check_nesting, excerpt
 
 if TYPE_CHECKING:
@@ -29,14 +31,10 @@ if TYPE_CHECKING:
 
 BINARY_SUFFIXES = (".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
 TABLE_SUFFIXES = (".csv", ".tsv", *BINARY_SUFFIXES)
-MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE = 10**8, 100
-"""Of a Parquet file: a constant column of any length takes some bytes"""
-MAX_ROW_GROUPS, MIN_GROUP_ROWS = 10_000, 1000
-"""Of a Parquet file: so many groups, or larger ones; a group takes as much to read as thousands of rows"""
 READ_PARTS = 20
 """In how many parts the columns of a Parquet file are decoded"""
-MAX_CATEGORY_CHARACTERS = 2**30
-"""Of the texts of a category, one for each row"""
+FEATURE_BYTES = 4
+"""What a cell takes at least when it is encoded"""
 KEYS_ROWS, KEYS_EVERY = 10_000, 16
 """The keys of JSON are counted in the first rows, and in every sixteenth after them"""
 KEY = re.compile(r'"([^"\\]{0,200})"\s*:')
@@ -132,6 +130,7 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
     reader = READERS.get(suffix)
     if reader is None:
         raise DataError(f"{path}: a table is one of {', '.join(TABLE_SUFFIXES)}, got {path.suffix!r}")
+    limits.check_file(path)
     try:
         return reader(path, names)
     except DataError as error:
@@ -141,8 +140,9 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        long = f"a row is longer than {BLOCK_BYTES >> 20} MiB, or a quote is not closed" if "straddling" in str(error) else ""
-        raise DataError(f"{path}: {long or excerpt(error, 300)}") from error
+        long = "straddling" in str(error)
+        fault = f"a row is longer than {in_bytes(limits.BLOCK_BYTES)}" if long else excerpt(error, 300)
+        raise DataError(f"{path}: {fault}") from error
 
 
 def _from_parquet(path: Path, names: Sequence[str]) -> Frame:
@@ -151,7 +151,7 @@ def _from_parquet(path: Path, names: Sequence[str]) -> Frame:
     with parquet.ParquetFile(path) as file:
         facts = file.metadata
         _check_cells(path, facts.num_rows, facts.num_columns)
-        if facts.num_row_groups > max(MAX_ROW_GROUPS, facts.num_rows // MIN_GROUP_ROWS):
+        if facts.num_row_groups > max(limits.MAX_ROW_GROUPS, facts.num_rows // limits.MIN_GROUP_ROWS):
             raise DataError(f"{facts.num_row_groups} row groups of {facts.num_rows} rows; write it anew with larger ones")
         return _from_arrow(_validated(_decoded(file)))
 
@@ -201,7 +201,7 @@ def _from_lines(path: Path, names: Sequence[str]) -> Frame:
     import pyarrow.json as json
 
     _check_lines(path)
-    options = json.ReadOptions(block_size=BLOCK_BYTES)
+    options = json.ReadOptions(block_size=limits.BLOCK_BYTES)
     return _from_arrow(_validated(json.read_json(path, read_options=options)))
 
 
@@ -235,10 +235,11 @@ def suffix_of(path: Path) -> str:
 def _check_cells(path: Path, rows: int, columns: int) -> None:
     """An error for a file that would become vastly more cells than it has bytes: it must not decide how much is taken."""
     size = path.stat().st_size
-    if columns > MAX_COLUMNS:
-        raise DataError(f"{columns} columns, at most {MAX_COLUMNS}")
-    if rows * columns > max(MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE * size):
+    if columns > limits.MAX_COLUMNS:
+        raise DataError(f"{columns} columns, at most {limits.MAX_COLUMNS}")
+    if rows * columns > max(limits.MAX_CELLS_UNCHECKED, limits.MAX_CELLS_PER_BYTE * size):
         raise DataError(f"{rows * columns} cells in a file of {size} bytes; a table of real data takes more")
+    limits.check_memory(f"{path}: a table of {rows} rows and {columns} columns", FEATURE_BYTES * rows * columns)
 
 
 def _from_arrow(table: pa.Table, *, own: bool = True) -> Frame:
@@ -253,8 +254,8 @@ def _from_arrow(table: pa.Table, *, own: bool = True) -> Frame:
             continue
         if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_union(kind):
             raise DataError(f"column {excerpt(name)!r} is nested, {excerpt(kind, 100)}; a table has one value in a cell")
-        if (longest := _longest(table.column(k))) > BLOCK_BYTES:
-            raise DataError(f"column {excerpt(name)!r} has a cell of {longest} bytes, at most {BLOCK_BYTES}")
+        if (longest := _longest(table.column(k))) > limits.BLOCK_BYTES:
+            raise DataError(f"column {excerpt(name)!r} has a cell of {longest} bytes, at most {limits.BLOCK_BYTES}")
     return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=own)
 
 
@@ -264,7 +265,7 @@ def _longest(column: pa.ChunkedArray) -> int:
     import pyarrow.compute as compute
 
     kind = column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)) or column.nbytes <= BLOCK_BYTES:
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)) or column.nbytes <= limits.BLOCK_BYTES:
         return 0
     return max((compute.max(compute.binary_length(chunk)).as_py() or 0) for chunk in column.chunks)
 
@@ -308,8 +309,8 @@ def _check_texts(values: Series, name: str) -> None:
     """An error for a category whose texts, each stored once, would fill the memory as the texts of all rows."""
     lengths = values.cat.categories.astype("str").str.len().to_numpy(np.int64)
     total = int(np.bincount(values.cat.codes[values.cat.codes >= 0], minlength=len(lengths)) @ lengths)
-    if total > MAX_CATEGORY_CHARACTERS:
-        raise DataError(f"column {name!r} has {total} characters in its {len(values)} rows, at most {MAX_CATEGORY_CHARACTERS}")
+    if total > (most := limits.MAX_CATEGORY_CHARACTERS):
+        raise DataError(f"column {name!r} has {total} characters in its {len(values)} rows, at most {most}")
 
 
 def _tidied_texts(values: Series, missing: Sequence[str]) -> Series:

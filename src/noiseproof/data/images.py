@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles
 from noiseproof.data.values import IMAGE_EXTENSIONS
+from noiseproof.io import limits
 from noiseproof.io.files import DataError, ReadError, open_regular
 
 if TYPE_CHECKING:
@@ -30,15 +31,10 @@ IGNORED_NAMES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx"
 MAX_NAMED_FAULTS = 3
 """Damaged files that an error names; it counts all"""
 TEST_FOLDERS = ("test", "val", "validation")
-MAX_PIXELS = 2**26
-"""The most pixels that are decoded. A decoder takes up to 12 bytes for each, so less than a gigabyte."""
-MAX_WEBP_PIXELS = 2**25  # WebP's takes 18
-MAX_SCANNED_PIXELS = 2**31
-"""The most pixels of a JPEG times its scans: each goes over all of them, however few its bytes. Encoders write about ten."""
-MAX_COLOR_PROFILES = 16
-"""Colour profiles of a PNG, each of which Pillow unpacks, a kilobyte to a megabyte. By chance pixels may look like a few."""
-SLOW_DECODERS, MAX_SLOW_BYTES = frozenset({"ppm", "ppm_plain", "bmp_rle"}), 2**21
-"""Pillow's decoders that are written in Python, and the largest files that they get: a megabyte takes seconds."""
+DECODED_BYTES = 18
+"""What a decoder takes for a pixel, at most"""
+SLOW_DECODERS = frozenset({"ppm", "ppm_plain", "bmp_rle"})
+"""Pillow's decoders that are written in Python"""
 
 
 def load_image_folder(folder: str | Path, *, name: str | None = None, test: str | None = None) -> Dataset:
@@ -160,7 +156,9 @@ def decode(path: str) -> PIL.Image.Image:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
         try:
-            if (profiles := _count(file, b"iCCP")) > MAX_COLOR_PROFILES:
+            if (size := _size(file)) > limits.MAX_IMAGE_BYTES:
+                raise ValueError(f"{size} bytes, and an image may be of {limits.MAX_IMAGE_BYTES}; leave it out")
+            if (profiles := _count(file, b"iCCP")) > limits.MAX_COLOR_PROFILES:
                 raise ValueError(f"{profiles} colour profiles, and an image has one; save it anew, or leave it out")
             image = PIL.Image.open(file, formats=IMAGE_FORMATS)
             _check_cost(image, file)
@@ -180,18 +178,22 @@ def decode(path: str) -> PIL.Image.Image:
 
 def _check_cost(image: PIL.Image.Image, file: BinaryIO) -> None:
     """Refuse what a few bytes could make expensive; called before the pixels are decoded."""
-    most = MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS
+    pixels = f"{image.width} x {image.height} pixels"
+    most = limits.MAX_WEBP_PIXELS if image.format == "WEBP" else limits.MAX_PIXELS
     if not 0 < image.width * image.height <= most:
-        raise ValueError(f"{image.width} x {image.height} pixels must be in [1, {most}]; resize it, or leave it out")
+        raise ValueError(f"{pixels} must be in [1, {most}]; resize it, or leave it out")
+    limits.check_memory(
+        f"{image.width} x {image.height} pixels", DECODED_BYTES * image.width * image.height, "resize it, or leave it out"
+    )
     if image.format == "TIFF" and (tile := _tile(image)) > most:
         raise ValueError(f"tiles of {tile} pixels must be in [1, {most}]; save it anew, or leave it out")
-    if any(tile[0] in SLOW_DECODERS for tile in getattr(image, "tile", ())) and (size := _size(file)) > MAX_SLOW_BYTES:
+    if any(tile[0] in SLOW_DECODERS for tile in getattr(image, "tile", ())) and (size := _size(file)) > limits.MAX_SLOW_BYTES:
         raise ValueError(
-            f"{size} bytes of {image.format} as text, runs or odd depths, at most {MAX_SLOW_BYTES}; save it as PNG"
+            f"{size} bytes of {image.format} as text, runs or odd depths, at most {limits.MAX_SLOW_BYTES}; save it as PNG"
         )
     if (
         image.format in ("JPEG", "MPO")
-        and (scans := _count(file, b"\xff\xda")) * image.width * image.height > MAX_SCANNED_PIXELS
+        and (scans := _count(file, b"\xff\xda")) * image.width * image.height > limits.MAX_SCANNED_PIXELS
     ):
         raise ValueError(f"{scans} scans of {image.width} x {image.height} pixels are too many; save it anew, or leave it out")
 

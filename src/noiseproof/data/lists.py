@@ -18,9 +18,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from noiseproof.data.dataset import MAX_CLASSES, Dataset, ImageFiles
+from noiseproof.data.dataset import Dataset, ImageFiles
 from noiseproof.data.values import LABEL_WORDS, PATH_WORDS, is_number
-from noiseproof.io import text
+from noiseproof.io import limits, text
 from noiseproof.io.files import DataError, checksums
 
 LABEL_TEXT = re.compile(r"-?[0-9]{1,18}")
@@ -145,7 +145,7 @@ def is_name(label: str) -> bool:
     return not is_number(label)
 
 
-def by_number(path: Path, lines: Sequence[Line[str]], classes: int = MAX_CLASSES) -> list[Line[int]]:
+def by_number(path: Path, lines: Sequence[Line[str]], classes: int = limits.MAX_CLASSES) -> list[Line[int]]:
     """The lines with their labels as numbers below ``classes``."""
     for line in lines:
         if not LABEL_TEXT.fullmatch(line.label):

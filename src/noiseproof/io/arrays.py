@@ -19,11 +19,10 @@ from typing import Any, BinaryIO, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io import limits
 from noiseproof.io.files import ReadError, open_regular
-from noiseproof.io.text import LINE_TEXT, MAX_LINE_BYTES, excerpt, whole_text
+from noiseproof.io.text import LINE_TEXT, excerpt, whole_text
 
-MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO = 2**28, 32
-"""A packed file may unpack to this many bytes, or to this many times its size if that is more."""
 CHUNK_BYTES = 2**20
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ZIP_ENCRYPTED = 1
@@ -51,8 +50,8 @@ def check_size(path: str | Path, what: str, promised: int, found: int) -> None:
 
 def check_unpacked(path: str | Path, size: int, packed: int) -> None:
     """Refuse to unpack ``size`` bytes from a file of ``packed`` bytes if a file like that is made to fill the memory."""
-    if size > (most := max(MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO * packed)):
-        limit = f"{MAX_UNPACKED_BYTES // 2**20} MiB or {MAX_UNPACK_RATIO} times its size"
+    if size > (most := max(limits.MAX_UNPACKED_BYTES, limits.MAX_UNPACK_RATIO * packed)):
+        limit = f"{limits.MAX_UNPACKED_BYTES // 2**20} MiB or {limits.MAX_UNPACK_RATIO} times its size"
         raise ReadError(path, f"unpacks to {size} bytes, and may to {most} ({limit}); save it uncompressed if it is meant")
 
 
@@ -162,6 +161,7 @@ def _read_array(path: str | Path, stream: Readable, size: int, words: int | None
         raise ReadError(path, f"it must hold {words} words, got shape {shape}")
     promised, what = dtype.itemsize * math.prod(shape), f"{dtype} of shape {shape}"
     check_size(path, what, promised, size - len(start) - width - length)
+    limits.check_memory(f"{path}: {what}", promised, "give a part of it")
     numbers = np.empty(math.prod(shape), dtype)
     check_size(path, what, promised, fill(stream, numbers))
     if words is not None and numbers.view(dtype.str[0] + "u4").max(initial=0) > sys.maxunicode:
@@ -201,8 +201,8 @@ def read_table(path: str | Path) -> NDArray[Any]:
         return (line for line in stripped if line)
 
     # The fields of a line take fifty times its size.
-    if any(found.end() - found.start() > MAX_LINE_BYTES for found in LINE_TEXT.finditer(text)):
-        raise ReadError(path, f"a line of more than {MAX_LINE_BYTES} characters; write a row on each line")
+    if any(found.end() - found.start() > limits.MAX_LINE_BYTES for found in LINE_TEXT.finditer(text)):
+        raise ReadError(path, f"a line of more than {limits.MAX_LINE_BYTES} characters; write a row on each line")
     first = next(lines(), None)
     if first is None:
         return np.empty((0, 0))  # NumPy would warn

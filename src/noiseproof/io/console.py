@@ -24,6 +24,7 @@ from rich.segment import Segment
 from rich.text import Text
 from typer.core import TyperGroup
 
+from noiseproof.io.limits import out_of_memory
 from noiseproof.io.text import duration as duration
 from noiseproof.io.text import printable as printable
 from noiseproof.io.text import without_controls
@@ -157,6 +158,10 @@ def errors_reported() -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in LAB:
             fail(f"{error}; pip install '.[lab]' in noiseproof's repository brings it")
         fail(error)
+    except (MemoryError, RuntimeError) as error:
+        if (text := out_of_memory(error)) is None:
+            raise
+        fail(text)
 
 
 class Commands(TyperGroup):

@@ -190,8 +190,15 @@ def checksums(paths: Sequence[Path]) -> dict[str, str]:
     return {path.name if names.count(path.name) == 1 else str(path): checksum(path) for path in paths}
 
 
-def checksum(path: Path, algorithm: str = "sha256") -> str:
-    """The hash of a file, read in pieces. MD5 and SHA-1 are only for published checksums."""
+def checksum(path: Path, algorithm: str = "sha256", *, archive: bool = False) -> str:
+    """The hash of a file, read in pieces; one that is no archive is read whole afterwards, so it must fit into memory.
+
+    MD5 and SHA-1 are only for published checksums.
+    """
+    if not archive:
+        from noiseproof.io.limits import check_file  # which imports this module
+
+        check_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 

@@ -14,14 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from noiseproof.io import limits
 from noiseproof.io.files import ReadError, open_regular
 
 T = TypeVar("T")
-MAX_LINE_BYTES = 2**24
-MAX_TEXT_BYTES, MAX_JSON_BYTES = 2**30, 2**27  # the objects of JSON take 25 times the bytes of their text
 LINE_TEXT = re.compile(r"[^\r\n]+")
 SEPARATORS = ",;\t"
-MAX_NESTING = 100  # lists and objects of JSON inside each other: whatever walks what was read then fits Python's stack
 BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # and whole strings, whose brackets do not count
 SAFE_DIGITS = 300  # numbers of so many are within floating point
 UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -180,7 +178,7 @@ def duration(seconds: float) -> str:
 
 def read_json(path: str | Path) -> Any:
     """What a JSON file holds, as :func:`parse_json` has it."""
-    text = whole_text(path, MAX_JSON_BYTES)
+    text = whole_text(path, limits.MAX_JSON_BYTES)
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
@@ -195,6 +193,8 @@ def parse_json(text: str) -> Any:
     A key that comes twice in an object is refused, and so are NaN, which JSON does not have, and numbers beyond floating point.
     """
     check_nesting(text)
+    if sum(map(text.count, ",[{")) > limits.MAX_JSON_VALUES:
+        raise ValueError(f"it has more than {limits.MAX_JSON_VALUES:,} values; so many numbers are read from .npy or .npz")
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_whole, parse_float=_float)
     except RecursionError as error:
@@ -203,14 +203,14 @@ def parse_json(text: str) -> Any:
 
 def check_nesting(text: str) -> None:
     """A ValueError if JSON has more than ``MAX_NESTING`` lists and objects inside each other, which not all code can walk."""
-    if text.count("[") + text.count("{") <= MAX_NESTING:
+    if text.count("[") + text.count("{") <= limits.MAX_NESTING:
         return
     depth = 0
     for found in BRACKETS.finditer(text):
         first = found[0][0]
         depth += (first in "[{") - (first in "]}")
-        if depth > MAX_NESTING:
-            raise ValueError(f"it is nested too deeply, more than {MAX_NESTING} lists and objects inside each other")
+        if depth > limits.MAX_NESTING:
+            raise ValueError(f"it is nested too deeply, more than {limits.MAX_NESTING} lists and objects inside each other")
 
 
 def text_lines(path: str | Path, *, comments: bool = True) -> Iterator[tuple[int, str]]:
@@ -228,11 +228,11 @@ def all_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file with their numbers; a ReadError names the one that is too long, or is no text."""
     with open_regular(path) as file:
         number = 0
-        while raw := file.readline(MAX_LINE_BYTES + 1):
+        while raw := file.readline(limits.MAX_LINE_BYTES + 1):
             number += 1
             where = f"{path}:{number}"
-            if len(raw) > MAX_LINE_BYTES:
-                raise ReadError(where, f"a line of more than {MAX_LINE_BYTES} bytes; is it a text file?")
+            if len(raw) > limits.MAX_LINE_BYTES:
+                raise ReadError(where, f"a line of more than {limits.MAX_LINE_BYTES} bytes; is it a text file?")
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -263,10 +263,12 @@ def csv_rows(path: str | Path, *, comments: bool = True) -> Iterator[tuple[int, 
         yield number, [field.strip() for field in row]
 
 
-def whole_text(path: str | Path, most: int = MAX_TEXT_BYTES) -> str:
+def whole_text(path: str | Path, most: int | None = None) -> str:
+    most = most or limits.MAX_TEXT_BYTES
     with open_regular(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > most:
             raise ReadError(path, f"{size} bytes of text, and at most {most} are read at once; arrays may be larger as .npy")
+        limits.check_memory(f"{path}: its text", size)
         try:
             return file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:

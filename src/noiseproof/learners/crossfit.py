@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.io.files import DataError, claimed, write_whole
+from noiseproof.io.limits import check_file
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import LEARNERS, PLAIN, LearnerSpec
@@ -220,6 +221,7 @@ def read_tensors(path: Path, names: Callable[[str], bool] = lambda name: True) -
 
     if not path.is_file():
         return None
+    check_file(path)
     try:
         with safe_open(path, "np") as file:
             wanted = [name for name in file.keys() if names(name)]  # noqa: SIM118 - it is no dictionary

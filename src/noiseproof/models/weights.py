@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from noiseproof.io.limits import check_file
 from noiseproof.io.text import excerpt
 from noiseproof.models.base import HEAD
 from noiseproof.plugins import load_plugins
@@ -111,6 +112,7 @@ def weights_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[s
 
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
+    check_file(file)
     with _safetensors(file) as safetensors:
         return dict(safetensors.torch.load_file(file))
 

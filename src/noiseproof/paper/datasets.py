@@ -445,13 +445,13 @@ def unpack(archive: Path, into: Path, source: DownloadSource) -> None:
 def _is_there(path: Path, sha256: str) -> bool:
     if path.exists() and not path.is_file():
         raise DataError(f"{path}: not a regular file; move it away and run the same command again")
-    return path.exists() and checksum(path) == sha256
+    return path.exists() and checksum(path, archive=True) == sha256
 
 
 def _check_content(folder: Path, holds: Mapping[str, str], way: str) -> None:
     for name, expected in holds.items():
         algorithm = {32: "md5", 40: "sha1", 64: "sha256"}[len(expected)]
-        found = checksum(folder / name, algorithm) if (folder / name).is_file() else "no such file"
+        found = checksum(folder / name, algorithm, archive=True) if (folder / name).is_file() else "no such file"
         if found != expected:
             raise DataError(f"{folder / name}: checksum {expected} expected, found {found}; {way}")
 

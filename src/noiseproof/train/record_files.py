@@ -13,6 +13,7 @@ import numpy as np
 from noiseproof.data.registry import find_name
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, checksum, write_whole
+from noiseproof.io.limits import check_file
 from noiseproof.io.text import all_lines, excerpt, parse_json, printable, read_json
 from noiseproof.train.record import CONFIDENCE, RECORD, WEIGHTS, check_facts, content_digest, fault_of
 
@@ -155,6 +156,7 @@ def _weights(file: Path) -> dict[str, Any] | None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file  # NumPy has no bfloat16
 
+    check_file(file)
     try:
         kept = [tensor for tensor in load_file(file).values() if tensor.ndim > 1 and tensor.is_floating_point()]
         sizes = [tensor.double().abs().numpy().ravel() for tensor in kept]

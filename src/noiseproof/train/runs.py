@@ -23,6 +23,7 @@ from torch import Tensor
 
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import checksum, save_arrays, write_whole
+from noiseproof.io.limits import check_file
 from noiseproof.io.text import parse_json, read_by, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import (
@@ -267,6 +268,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     path = folder / CHECKPOINT
     if not path.is_file():
         return None
+    check_file(path)
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
