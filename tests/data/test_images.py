@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -344,3 +345,23 @@ def test_code_that_needs_inputs_is_told_when_there_are_only_files():
     assert in_memory(split) is split
     with pytest.raises(TypeError, match="the inputs must be in memory, got ImageFiles"):
         in_memory(Dataset("d", files, None, ("a",)).train)
+
+
+def png_of(*chunks):
+    parts = [len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big") for kind, data in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("sides", "content", "message"),
+    [
+        ((8, 8), [], "not a readable image: it has no pixels"),
+        ((0, 0), [(b"IDAT", zlib.compress(b""))], "an image without pixels, or with a damaged header"),
+        ((8, 8), [(b"IDAT", zlib.compress(b""))], "not a readable image: image file is truncated"),
+    ],
+)
+def test_a_png_without_pixels_is_said_to_have_none(tmp_path, sides, content, message):
+    header = (b"IHDR", b"".join(side.to_bytes(4, "big") for side in sides) + b"\x08\x02\0\0\0")
+    (tmp_path / "a.png").write_bytes(png_of(header, *content, (b"IEND", b"")))
+    with pytest.raises(DataError, match=rf"a\.png: {message}"):
+        read_image(tmp_path / "a.png")

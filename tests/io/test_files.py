@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from noiseproof.io.files import flush, locked, make_folder, write_whole
+from noiseproof.io.files import flush, locked, make_folder, remove_partial, write_whole
 
 
 @pytest.fixture
@@ -83,3 +83,38 @@ def test_a_folder_that_was_removed_before_the_lock_is_an_error(tmp_path, monkeyp
     monkeypatch.setattr(fcntl, "flock", replaced)
     with pytest.raises(FileNotFoundError, match="run"), locked(tmp_path / "run", wait=False):
         pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        OSError("4096 requested and 0 written"),  # as NumPy says it
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),  # as safetensors does
+    ],
+)
+def test_a_full_disk_names_the_file_whoever_writes_it(tmp_path, error):
+    def write(place):
+        raise error
+
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_whole(tmp_path / "a.npy", write)
+    assert caught.value.filename == str(tmp_path / "a.npy")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["x" * 250 + ".csv", "ü" * 127])
+def test_a_file_name_as_long_as_file_systems_allow_is_written(tmp_path, name):
+    write_whole(tmp_path / name, lambda place: place.write_text("1"))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    beside = []
+
+    def killed(place):
+        beside.append(place)
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        write_whole(tmp_path / name, killed)
+    beside[0].write_text("a part")
+    remove_partial(tmp_path / name)
+    assert not beside[0].exists()

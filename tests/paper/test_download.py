@@ -162,6 +162,17 @@ def test_a_redirection_is_followed_but_not_from_https_to_http(server, tmp_path):
     for target in ("https://example.org/b", "/b"):
         Response.headers = {"location": target}
         download._check_redirection(Response)
+    for target in ("https://example:99999x/", "https://[::1", "https://*.example"):
+        Response.headers = {"location": target}
+        with pytest.raises(download._RefusedError, match=r"redirected to 'https://.*', which is no address"):
+            download._check_redirection(Response)
+
+
+def test_a_redirection_to_where_nothing_answers_names_that_address(server, tmp_path):
+    server.how["to"] = "http://127.0.0.1:1/x"
+    message = r"could not download \S+/moved/tiny\.tar\.gz from http://127\.0\.0\.1:1/x, where it redirects \("
+    with pytest.raises(DataError, match=message):
+        get(server, tmp_path, source(server.address, path="/moved/tiny.tar.gz"))
 
 
 def test_a_file_that_is_declared_as_encoded_is_kept_as_it_is_or_refused(server, tmp_path):

@@ -252,3 +252,9 @@ def test_a_renamed_field_keeps_the_digest_of_its_run():
     facts = {"name": "mine", "noise": {"hash": "0"}, "sources": {}, "classes": 2, "examples": 8, "test_examples": 2}
     assert identity(recipe.as_dict(), facts) == identity(former, facts)
     assert recipe_key(recipe.as_dict()) == recipe_key(former)
+
+
+def test_data_of_a_long_name_have_a_folder_with_a_name_that_file_systems_allow():
+    names = [folder_name(Recipe(dataset=f"{letter * 250}.csv", loss="ce")) for letter in ("x", "ü", "\u6f22")]
+    assert all(len(name.encode()) < 200 for name in names)
+    assert folder_name(Recipe(dataset="x" * 250, loss="ce")) != folder_name(Recipe(dataset="x" * 251, loss="ce"))

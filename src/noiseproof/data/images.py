@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import PIL.Image
 
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
+IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
+NO_PIXELS = {"cannot load this image": "it has no pixels"}
+"""What Pillow says, and what is meant"""
 IGNORED_NAMES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
 """Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
 MAX_NAMED_FAULTS = 3
@@ -169,11 +172,14 @@ def decode(path: str) -> PIL.Image.Image:
         except (PIL.Image.DecompressionBombWarning, PIL.Image.DecompressionBombError) as error:
             raise DataError(f"{path}: {error}; make it smaller, or leave it out") from error
         except PIL.UnidentifiedImageError as error:
+            if _begins(file).startswith(IMAGE_STARTS):
+                raise DataError(f"{path}: an image without pixels, or with a damaged header") from error
             raise DataError(f"{path}: not an image; {', '.join(IMAGE_FORMATS)} are read") from error
         except Exception as error:  # decoders raise many kinds for damaged data
             if isinstance(error, OSError) and error.errno is not None:
                 raise OSError(error.errno, error.strerror, path) from error  # of the disk or the network, without the path
-            raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
+            fault = NO_PIXELS.get(str(error), str(error) or type(error).__name__)
+            raise DataError(f"{path}: not a readable image: {fault}") from error
 
 
 def _check_cost(image: PIL.Image.Image, file: BinaryIO) -> None:
@@ -203,6 +209,11 @@ def _size(file: BinaryIO) -> int:
     size = file.seek(0, os.SEEK_END)
     file.seek(place)
     return size
+
+
+def _begins(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read(8)
 
 
 def _tile(image: PIL.Image.Image) -> int:

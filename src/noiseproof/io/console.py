@@ -51,6 +51,10 @@ LAB = ("sklearn", "matplotlib", "requests", "PIL", "safetensors", "jinja2")
 """Modules that the extra ``lab`` installs, besides those without which there is no command line."""
 
 
+MAX_MESSAGE = 2000
+"""Characters of an error: a value of megabytes that someone gave is not repeated whole"""
+
+
 def say(*lines: str) -> None:
     """Print lines as they are, however long."""
     for line in lines:
@@ -70,6 +74,8 @@ def fail(error: Exception | str) -> NoReturn:
     elif isinstance(error, OSError) and error.strerror and error.filename is None:  # of a stream, such as what is printed to
         text = error.strerror
     message = without_controls(text or type(error).__name__)
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 

@@ -7,6 +7,7 @@ import errno
 import glob
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+
+FULL_DISK = re.compile(r"No space left on device|os error 28|\d+ requested and \d+ written")
+"""What the system, safetensors and NumPy say of a full disk"""
+MAX_NAME_BYTES = 240
+"""File systems allow 255, and a partial file has ten more than the file"""
 
 
 class DataError(ValueError):
@@ -54,7 +61,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "a device or a pipe, which no file can take the place of", str(path))
-    beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    beside = path.parent / f".{_short_name(path.name)}.{secrets.token_hex(4)}"
     try:
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
         write(beside)
@@ -64,14 +71,26 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink()
-        if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
+        if isinstance(error, Exception) and FULL_DISK.search(str(error)):  # without its number where a library wrote
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
+def _short_name(name: str) -> str:
+    """The name, or its digest where with what is added it would be longer than file systems allow.
+
+    >>> _short_name("a.csv"), len(_short_name("a" * 250))
+    ('a.csv', 64)
+    """
+    whole = os.fsencode(name)
+    return name if len(whole) <= MAX_NAME_BYTES else hashlib.sha256(whole).hexdigest()
+
+
 def remove_partial(path: Path) -> None:
     """Remove what :func:`write_whole` left beside ``path`` when it was killed, for one who has the lock of all its writers."""
-    _remove_partials(path.parent, glob.escape(path.name))
+    _remove_partials(path.parent, glob.escape(_short_name(path.name)))
 
 
 def _remove_partials(folder: Path, pattern: str) -> None:

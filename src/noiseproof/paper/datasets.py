@@ -20,7 +20,7 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Unpack
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -508,21 +508,31 @@ class _Bar:
 
 
 def _check_redirection(response: Any, **_: Any) -> None:
-    """Follow redirections, but from https to https alone."""
-    target = response.headers.get("location", "") if response.is_redirect else ""
-    if urlsplit(response.url).scheme == "https" and urlsplit(target).scheme not in ("", "https"):
+    """Follow redirections to addresses, but from https to https alone."""
+    from requests import PreparedRequest
+
+    if not response.is_redirect:
+        return
+    target = response.headers.get("location", "")
+    try:
+        PreparedRequest().prepare_url(address := urljoin(response.url, target), None)
+    except ValueError as error:
+        raise _RefusedError(f"redirected to {excerpt(target)!r}, which is no address") from error
+    if urlsplit(response.url).scheme == "https" and urlsplit(address).scheme != "https":
         raise _RefusedError(f"redirected to {excerpt(target)!r}, which is not https")
 
 
 def _reason(url: str, error: Any) -> str:
     """Why a file did not come: the answer, or the innermost cause with a message of the system."""
-    host, code = urlsplit(url).netloc, getattr(error.response, "status_code", None)
+    asked = getattr(error.request, "url", None) or url
+    host, code = urlsplit(asked).netloc, getattr(error.response, "status_code", None)
     if code is not None:
         return f"{url} is gone ({code})" if code in (404, 410) else f"{host} answered {code} for {url}"
     reason, cause = "no answer in time" if "timed out" in str(error) else type(error).__name__, error
     while cause := cause.__cause__ or cause.__context__:
         reason = getattr(cause, "strerror", None) or reason
-    return f"could not download {url} from {host} ({reason})"
+    where = host if host == urlsplit(url).netloc else f"{excerpt(asked)}, where it redirects"
+    return f"could not download {url} from {where} ({reason})"
 
 
 def _by_hand(source: DownloadSource, place: Path) -> str:

@@ -6,11 +6,12 @@ import functools
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
-from noiseproof.io.text import did_you_mean
+from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
 from noiseproof.noise.matrix import Rule
@@ -107,8 +108,9 @@ class Recipe:
         for name, kind in _kinds().items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
         for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if not 1 <= (value := getattr(self, name)) <= MAX_WHOLE:
+                most = "at least 1" if value < 1 else f"at most {MAX_WHOLE}"
+                raise ValueError(f"{name} must be {most}, got {excerpt(value)}")
         for name in ("lr", "momentum", "l1", "l2", "clip"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
@@ -280,7 +282,7 @@ def _read(value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except json.JSONDecodeError:
+    except ValueError:  # also of more digits than Python reads
         return value
 
 
@@ -324,9 +326,9 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
             return None
         kind = choices[0]
     if kind is float and type(value) is int:
-        return float(value)
+        return float(value) if abs(value) < sys.float_info.max else math.inf
     if type(value) is not kind:
-        raise TypeError(f"{name} must be {IN_WORDS[kind]}, got {value!r}")
+        raise TypeError(f"{name} must be {IN_WORDS[kind]}, got {excerpt(repr(value))}")
     return value
 
 
@@ -339,6 +341,8 @@ def _checked_size(value: Any) -> tuple[int, int] | None:
     return sides[0], sides[-1]
 
 
+MAX_WHOLE = 10**7
+"""Of epochs and batches: more is a slip"""
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 

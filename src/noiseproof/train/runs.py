@@ -93,6 +93,10 @@ def recipe_key(recipe: Mapping[str, Any]) -> str:
     return _digest(recipe)
 
 
+MAX_STEM_BYTES = 100
+"""Of the name of the data in that of a folder, which file systems limit to 255 bytes; the digest tells folders apart"""
+
+
 def folder_name(recipe: Recipe) -> str:
     """The name of a new run's folder: what is trained, and the digest of the whole recipe.
 
@@ -132,7 +136,8 @@ def _noise_name(noise: str) -> str:
 def _stem(path: str) -> str:
     """The last part of a path, without the extension of a data format."""
     name = Path(path).expanduser().resolve().name
-    return re.sub(r"(\.(npz|npy|txt|csv|tsv|parquet|feather|arrow|jsonl|ndjson|json|pt))?(\.gz)?$", "", name)
+    stem = re.sub(r"(\.(npz|npy|txt|csv|tsv|parquet|feather|arrow|jsonl|ndjson|json|pt))?(\.gz)?$", "", name)
+    return stem.encode(errors="replace")[:MAX_STEM_BYTES].decode(errors="ignore")
 
 
 @dataclass(frozen=True)
