@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from noiseproof.data import DataError, Dataset, ImageFiles, Split, images, in_memory, load_image_folder, read_image
-from noiseproof.data.images import decode
+from noiseproof.data import DataError, Dataset, ImageFiles, Split, in_memory, load_image_folder, read_image
+from noiseproof.io import images as pictures
 from noiseproof.io import limits
+from noiseproof.io.images import decode
 
 
 def picture(height=6, width=9, seed=0):
@@ -184,8 +185,8 @@ def test_a_marker_between_two_reads_is_counted(monkeypatch):
 
     file = Slow(b"ab\xff\xdacd\xff\xdaef\xff")
     file.seek(4)
-    assert images._count(file, b"\xff\xda") == 2
-    assert images._count(file, b"\xdacd\xff\xda") == 1  # longer than what is read at once
+    assert pictures._count(file, b"\xff\xda") == 2
+    assert pictures._count(file, b"\xdacd\xff\xda") == 1  # longer than what is read at once
     assert file.tell() == 4
 
 
@@ -221,7 +222,7 @@ def test_a_read_that_fails_half_way_is_the_disks_fault_with_the_path(monkeypatch
         def read(self, *size):
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("noiseproof.data.images.open_file", lambda path: Failing())
+    monkeypatch.setattr("noiseproof.io.images.open_file", lambda path: Failing())
     with pytest.raises(OSError, match=r"Input/output error: 'far/x\.png'") as caught:
         decode("far/x.png")
     assert not isinstance(caught.value, DataError)
@@ -356,7 +357,7 @@ def png_of(*chunks):
     ("sides", "content", "message"),
     [
         ((8, 8), [], "not a readable image: it has no pixels"),
-        ((0, 0), [(b"IDAT", zlib.compress(b""))], "an image without pixels, or with a damaged header"),
+        ((0, 0), [(b"IDAT", zlib.compress(b""))], "an image without pixels; leave it out"),
         ((8, 8), [(b"IDAT", zlib.compress(b""))], "not a readable image: image file is truncated"),
     ],
 )

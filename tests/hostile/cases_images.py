@@ -168,7 +168,7 @@ CASES = [
     ),
     Case("png-claims", file(lambda: png(2**31 - 1, 2**31 - 1)), "image", "exceeds limit"),
     Case("png-claims-limit", file(lambda: png(8192, 8192)), "image", "not a readable image"),
-    Case("png-width-0", file(lambda: png(0, 5)), "image", "not an? (readable )?image"),
+    Case("png-width-0", file(lambda: png(0, 5)), "image", "an image without pixels"),
     Case(
         "png-text",
         file(lambda: png(1, 1, 8, 2, bytes(4), *[(b"zTXt", b"k\0\0" + zlib.compress(bytes(2**25)))] * 9)),

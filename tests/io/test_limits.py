@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from safetensors.numpy import save_file
 
-from noiseproof.audit.noise_model import check_room
+from noiseproof.audit.noise_model import check_model_fits
 from noiseproof.data import TableEncoder, infer_columns, load_npz, open_dataset, read_frame, read_image
 from noiseproof.io import limits
 from noiseproof.io.arrays import read_npy
@@ -243,7 +243,7 @@ def test_features_and_probabilities_are_counted_before_they_are_allocated(monkey
     with pytest.raises(DataError, match=r"1200 rows of 4 features would take 18\.8 KiB of memory"):
         encoder.transform(frame)
     with pytest.raises(DataError, match=r"the noise model of 1,000 rows, 10 classes and 3 views would take .* merge minority"):
-        check_room(3, 1000, 10)
+        check_model_fits(3, 1000, 10)
 
 
 def test_saved_arrays_beyond_the_memory_are_refused(tmp_path, monkeypatch):

@@ -239,7 +239,7 @@ class NoiseModel:
         )  # fmt: skip
 
 
-def check_room(views: int, rows: int, classes: int) -> None:
+def check_model_fits(views: int, rows: int, classes: int) -> None:
     """An error if a noise model of so many views would not fit into memory, before they are computed."""
     what = f"the noise model of {rows:,} rows, {classes:,} classes and {views} views"
     way = "merge minority classes, take fewer rows, or name fewer learners"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.noise_model import NoiseModel, check_room, fit_noise_model
+from noiseproof.audit.noise_model import NoiseModel, check_model_fits, fit_noise_model
 from noiseproof.audit.result import Audit
 from noiseproof.io.text import excerpt
 
@@ -72,7 +72,7 @@ def audit_probabilities(
     names = tuple(map(str, range(columns))) if classes is None else tuple(classes)
     if len(names) != columns:
         raise ValueError(f"there must be one class name for each of the {columns} columns, got {len(names)}")
-    check_room(len(checked) + (features is not None), rows, columns)
+    check_model_fits(len(checked) + (features is not None), rows, columns)
     views = [p for p, _ in checked]
     if features is not None:
         views.append(neighbour_votes(check_features(features, rows), given, columns))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.audit.noise_model import Metric, NoiseModel, check_room, fit_noise_model
+from noiseproof.audit.noise_model import Metric, NoiseModel, check_model_fits, fit_noise_model
 from noiseproof.audit.probabilities import audit_of
 from noiseproof.audit.result import Audit
 from noiseproof.data import DataError, Dataset
@@ -103,7 +103,7 @@ def learn_views(
         progress: Called with a :class:`Stage` when a part is finished.
         settings: Further options of :func:`crossfit`.
     """
-    check_room(len(names) + len(extra), len(given), classes)
+    check_model_fits(len(names) + len(extra), len(given), classes)
     wanted = list(dict.fromkeys([*names, *also]))
     crossed = crossfit(x, given, classes, fold, wanted, seed=seed, progress=progress, **settings)
     kept = [name for name in crossed.predictions if name in names]

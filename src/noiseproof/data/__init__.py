@@ -1,13 +1,15 @@
 """Data sets in memory or in image files, their formats, and augmentation of whole batches on the device.
 
 dataset      Split (inputs in memory), ImageFiles (paths) and Dataset, the value all readers return; arrays, .npz, digits
-frames       read_frame: tables of mixed columns from files, data frames and Arrow; read_labels: labels of any type
+frames       read_frame: tables of mixed columns from files, data frames and Arrow
+labels       read_labels: labels of any type as class indices
 table        read_table: which column has the labels, which rows are tested on; the data set that open_dataset returns
-columns      TableEncoder: numbers, categories, booleans, dates, text and embeddings as features (encoders: one column each)
+columns      infer_columns: what each column is: number, category, boolean, date, text, image, embedding (values: of its cells)
+table_encoder  TableEncoder: columns as features; Table, rows and the encoder fitted to them (encoders: one column each)
 features     Features: of tables, arrays and small images on one common scale, as learners read them
 embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
-images       folders with one folder per class, decoding one file
+images       folders with one folder per class
 opening      open_dataset, by name or path; open_unlabelled, examples to predict; write_cleaned, with other labels
 registry     data sets that have a name: the package's own and those of plug-ins
 describe     describe: sizes, classes and images of a data set, as 'noiseproof data show' prints them
@@ -22,7 +24,7 @@ The last four need torch, and are imported when a name of them is first used: ta
 import importlib
 from typing import TYPE_CHECKING
 
-from noiseproof.data.columns import Column, Table, TableEncoder, find_label_copies, infer_columns, parse_kinds
+from noiseproof.data.columns import Column, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import (
     Dataset,
     Examples,
@@ -43,6 +45,7 @@ from noiseproof.data.labels import Labels, read_labels
 from noiseproof.data.lists import load_list
 from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, open_dataset, open_unlabelled
 from noiseproof.data.registry import NamedDataset, register_dataset
+from noiseproof.data.table_encoder import Table, TableEncoder
 from noiseproof.io.files import DataError
 
 __all__ = ["IMAGENET", "Augment", "ColorJitter", "DataError", "DataSummary", "Dataset", "Examples", "Framing"]
@@ -56,15 +59,7 @@ __all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load
 __all__ += ["Table", "embed_data", "read_labels", "report_progress"]
 
 if TYPE_CHECKING:
-    from noiseproof.data.augment import (
-        IMAGENET,
-        Augment,
-        ColorJitter,
-        Normalize,
-        Pipeline,
-        evaluation,
-        register_augmentation,
-    )
+    from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, Pipeline, evaluation, register_augmentation
     from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
     from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop
     from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop

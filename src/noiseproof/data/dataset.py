@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.data.columns import Table
+from noiseproof.data.table_encoder import Table
 from noiseproof.io import limits
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import DataError, ReadError, checksum

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import TableEncoder
 from noiseproof.data.dataset import Dataset, Examples
+from noiseproof.data.table_encoder import TableEncoder
 from noiseproof.io.files import DataError
 from noiseproof.io.text import excerpt
 

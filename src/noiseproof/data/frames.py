@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseproof.data.csv_files import distinct, read_csv
 from noiseproof.data.embeddings import cache_folder
-from noiseproof.data.values import IMAGE_EXTENSIONS, MISSING_LABELS, MISSING_WORDS, Frame, Series
+from noiseproof.data.values import IMAGE_EXTENSIONS, Frame, Series
 from noiseproof.io import limits
+from noiseproof.io.csv_files import MISSING_LABELS, MISSING_WORDS, distinct, read_csv
 from noiseproof.io.files import DataError, write_whole
 from noiseproof.io.limits import in_bytes
 from noiseproof.io.text import all_lines, check_nesting, excerpt

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.values import NUMBER_TEXT, Series, as_text
+from noiseproof.data.values import Series, as_text
+from noiseproof.io.csv_files import NUMBER_TEXT
 from noiseproof.io.files import DataError
 
 MAX_CLASS_SHARE = 0.1

@@ -19,8 +19,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from noiseproof.data.dataset import Dataset, ImageFiles
-from noiseproof.data.values import LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io import limits, text
+from noiseproof.io.csv_files import LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io.files import DataError, checksums
 
 LABEL_TEXT = re.compile(r"-?[0-9]{1,18}")

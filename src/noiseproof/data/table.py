@@ -13,24 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import (
-    Column,
-    Kind,
-    Table,
-    TableEncoder,
-    find_label_copies,
-    fitted_encoder,
-    infer_columns,
-    listed,
-    parse_kinds,
-)
+from noiseproof.data.columns import Column, Kind, find_label_copies, infer_columns, listed, parse_kinds
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import PlainEncoder
 from noiseproof.data.frames import is_frame, raw_frame, read_frame, tidied
 from noiseproof.data.images import as_pixels
 from noiseproof.data.labels import Labels, label_texts, read_labels
-from noiseproof.data.values import LABEL_WORDS, PATH_WORDS, Frame, Series, as_flags, as_text, is_image_column, is_number
+from noiseproof.data.table_encoder import Table, TableEncoder, fitted_encoder
+from noiseproof.data.values import Frame, Series, as_flags, as_text, is_image_column
+from noiseproof.io.csv_files import LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io.files import DataError, checksum, checksums
 from noiseproof.io.text import did_you_mean, excerpt
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io.csv_files import NUMBER_TEXT
 from noiseproof.io.files import DataError
 
 Frame: TypeAlias = Any
@@ -19,15 +20,7 @@ Series: TypeAlias = Any
 """A pandas.Series"""
 
 IMAGE_EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
-MISSING_LABELS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "?", "#N/A")
-"""Cells that mean that there is no value, also where they are labels"""
-MISSING_WORDS = (*MISSING_LABELS, "na", "None", "none", "-", "missing")
-"""Cells that mean that there is no value, where they are no labels: a class may be called none"""
-PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
-LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
-"""What columns of paths and of labels are called, in lower case"""
 TRUE_WORDS, FALSE_WORDS = frozenset({"true", "t", "yes", "y", "on"}), frozenset({"false", "f", "no", "n", "off"})
-NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
 THOUSANDS_TEXT = re.compile(rf"[+-]?\d{{1,3}}(,\d{{3}})+(\.\d+)?|[+-]?\d{{1,3}}([{SPACES}']\d{{3}})+([.,]\d+)?")
 DECIMAL_COMMA_TEXT = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?|[+-]?\d+")
@@ -43,15 +36,6 @@ SAMPLED_TEXTS = 1000
 """So many texts say whether a column is worth the time of reading all as dates, and in which formats"""
 MAX_NUMBER = 1e150
 """Larger numbers are read as this: their squares are none"""
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number or is read as one: nan, inf, 1e999."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def as_text(values: Series) -> Series:

@@ -12,8 +12,8 @@ from typing import Any, Unpack
 import torch
 
 from noiseproof.data import Dataset, Split, common_size, open_dataset
-from noiseproof.data.columns import of_one_kind
 from noiseproof.data.opening import DataOptions
+from noiseproof.data.table_encoder import of_one_kind
 from noiseproof.losses import find_loss
 from noiseproof.theory.choice import AUTO
 from noiseproof.train.network import check_model

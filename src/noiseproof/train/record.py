@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import ENCODER_VERSION
+from noiseproof.data.table_encoder import ENCODER_VERSION
 from noiseproof.io.files import ReadError, write_whole
 from noiseproof.io.text import and_more, excerpt, printable, read_by, read_json
 from noiseproof.train.network import loss_code_hash, model_code_hash

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from noiseproof.data import DataError, Examples, ImageFiles, Split
-from noiseproof.data.columns import Table, TableEncoder
 from noiseproof.data.dataset import as_split
 from noiseproof.data.frames import is_frame
 from noiseproof.data.table import frame_for, image_frame, plain_encoder
+from noiseproof.data.table_encoder import Table, TableEncoder
 from noiseproof.io.files import checksum
 from noiseproof.io.text import excerpt, parse_json
 from noiseproof.models import create_model, load_weights

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
-from noiseproof.data.columns import Table
+from noiseproof.data.table_encoder import Table
 from noiseproof.io.files import checksum, find_file, label_hash
 from noiseproof.io.text import and_more, excerpt, printable
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels

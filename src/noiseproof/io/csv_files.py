@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noiseproof.data.values import LABEL_WORDS, MISSING_LABELS, MISSING_WORDS, NUMBER_TEXT, is_number
 from noiseproof.io import limits
 from noiseproof.io.files import DataError
 from noiseproof.io.limits import in_bytes
@@ -20,6 +19,14 @@ from noiseproof.io.text import excerpt
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MISSING_LABELS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "?", "#N/A")
+"""Cells that mean that there is no value, also where they are labels"""
+MISSING_WORDS = (*MISSING_LABELS, "na", "None", "none", "-", "missing")
+"""Cells that mean that there is no value, where they are no labels: a class may be called none"""
+PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
+LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
+"""What columns of paths and of labels are called, in lower case"""
+NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 SNIFFED_BYTES, SNIFFED_ROWS, MIN_SNIFFED_LINES = 2**18, 50, 3
 """How much of a CSV file says its encoding, its separator and whether it has a header"""
 SEPARATORS = ",;\t|"
@@ -193,6 +200,15 @@ def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
     if names or not words:
         return bool(names)
     return not any(cells[k] in below[k] for k in words)  # a table of words alone
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number or is read as one: nan, inf, 1e999."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_second_header(rows: Sequence[Sequence[str]]) -> bool:
