@@ -11,6 +11,8 @@ from types import FrameType
 from noiseproof.version import __version__
 
 IMPORTING = "<frozen importlib._bootstrap>"
+COMMAND = os.path.join("noiseproof", "io", "console.py"), "invoke"
+"""The function in which a command runs, and a KeyboardInterrupt is seen to"""
 INTERRUPTED = 130
 
 
@@ -34,16 +36,23 @@ def main() -> None:
 
 
 def handle_sigint(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C is a KeyboardInterrupt, except within an import: there the process ends.
+    """Ctrl-C is a KeyboardInterrupt in a command. Before and after it, and within an import, the process ends.
 
-    An extension module that is interrupted while it is imported, as torch is for a second, reports some other error, or none.
+    An extension module that is interrupted while it is imported, as torch is for a second, reports some other error, or none;
+    and nobody would catch what is raised while commands are built or Python is about to end.
     """
+    in_command = False
     while frame is not None:
-        if frame.f_code.co_filename == IMPORTING:
-            os.write(2, b"stopped\n")
-            os._exit(INTERRUPTED)
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if file == IMPORTING:
+            in_command = False
+            break
+        in_command = in_command or (file.endswith(COMMAND[0]) and name == COMMAND[1])
         frame = frame.f_back
-    raise KeyboardInterrupt
+    if in_command:
+        raise KeyboardInterrupt
+    os.write(2, b"stopped\n")
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

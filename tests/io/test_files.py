@@ -2,6 +2,9 @@
 
 import errno
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -118,3 +121,18 @@ def test_a_file_name_as_long_as_file_systems_allow_is_written(tmp_path, name):
     beside[0].write_text("a part")
     remove_partial(tmp_path / name)
     assert not beside[0].exists()
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_one_at_work_is_not(tmp_path):
+    path = tmp_path / "numbers.txt"
+    code = "import os, sys, time; from pathlib import Path; from noiseproof.io.files import write_whole\n"
+    code += "write_whole(Path(sys.argv[1]), lambda p: (p.write_text('half'), print(p, flush=True), time.sleep(600)))"
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True) as writer:
+        half = Path(writer.stdout.readline().strip())
+        time.sleep(0.3)
+        write_whole(path, lambda place: place.write_text("one"))
+        assert half.read_text() == "half"
+        writer.kill()
+    write_whole(path, lambda place: place.write_text("two"))
+    assert [each.name for each in tmp_path.iterdir()] == ["numbers.txt"]
+    assert path.read_text() == "two"

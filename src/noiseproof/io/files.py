@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -22,6 +23,8 @@ FULL_DISK = re.compile(r"No space left on device|os error 28|\d+ requested and \
 """What the system, safetensors and NumPy say of a full disk"""
 MAX_NAME_BYTES = 240
 """File systems allow 255, and a partial file has ten more than the file"""
+KILLED_SECONDS = 2.0
+"""In which the processes that a killed one has started are gone"""
 
 
 class DataError(ValueError):
@@ -57,17 +60,23 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part.
 
     Also after a power failure: the content is on the disk before the rename, and the rename before this returns. A device or a
-    pipe is left alone: in the place of /dev/null a file would be a calamity.
+    pipe is left alone: in the place of /dev/null a file would be a calamity. What a writer that was killed has left beside
+    ``path`` is removed.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "a device or a pipe, which no file can take the place of", str(path))
     beside = path.parent / f".{_short_name(path.name)}.{secrets.token_hex(4)}"
     try:
-        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
-        write(beside)
-        flush(beside)
-        os.replace(beside, path)
-        flush(path.parent)
+        with contextlib.ExitStack() as held:
+            handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)  # the system takes the umask off
+            held.callback(os.close, handle)
+            if not _lock_now(handle):
+                held.close()  # a file that is open cannot be renamed on Windows
+            write(beside)
+            flush(beside)
+            os.replace(beside, path)
+            flush(path.parent)
+        _remove_abandoned(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink()
@@ -86,6 +95,29 @@ def _short_name(name: str) -> str:
     """
     whole = os.fsencode(name)
     return name if len(whole) <= MAX_NAME_BYTES else hashlib.sha256(whole).hexdigest()
+
+
+def _lock_now(handle: int) -> bool:
+    """Whether a file could be locked at once; not where the system or file system has no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the partial files of writers of ``path`` that were killed: those that live have a lock on theirs."""
+    for left in path.parent.glob(f".{glob.escape(_short_name(path.name))}.{'[0-9a-f]' * 8}"):
+        with contextlib.suppress(OSError):
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                if time.time() - os.fstat(handle).st_mtime > 0.1 and _lock_now(handle):
+                    left.unlink()
+            finally:
+                os.close(handle)
 
 
 def remove_partial(path: Path) -> None:
@@ -183,14 +215,20 @@ def claimed(folder: Path, files: Iterable[str] = ()) -> Iterator[None]:
 
 
 def _locked_folder(folder: Path, stack: contextlib.ExitStack) -> tuple[list[Path], bool]:
-    """Which folders were made, and whether there are locks; made again if work that failed removes it meanwhile."""
-    made = make_folder(folder)
-    for _ in range(100):
+    """Which folders were made, and whether there are locks; made again if work that failed removes it meanwhile.
+
+    Another process is waited for as long as those live that a killed one has started, and that hold its lock.
+    """
+    made, end = make_folder(folder), time.monotonic() + KILLED_SECONDS
+    while True:
         try:
             return made, stack.enter_context(locked(folder, wait=False))
         except FileNotFoundError:
             made = make_folder(folder)
-    return made, stack.enter_context(locked(folder, wait=False))
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(KILLED_SECONDS / 50)
 
 
 def find_file(file: str, root: Path | None, what: str, way: str) -> Path:

@@ -10,12 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import shutil
-import signal
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +25,7 @@ from numpy.typing import NDArray
 
 from noiseproof.io.files import DataError, claimed, write_whole
 from noiseproof.io.limits import check_file
+from noiseproof.io.processes import process_pool, removed_with_this_process
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import LEARNERS, PLAIN, LearnerSpec
@@ -46,8 +43,6 @@ PRIOR_SECONDS = 0.5
 STACK_SHARE = 0.2
 """Of a budget of minutes, what is kept back for the noise model and the files"""
 SPECS: dict[str, LearnerSpec] = {**LEARNERS, **PLAIN}
-PARENT_SECONDS = 0.5
-"""Between two looks of a process at whether its parent is still there"""
 PREDICTIONS = "predictions"
 PARTIAL = ("*.safetensors", "*.json")
 """Files of which a killed process may have left a part"""
@@ -505,13 +500,11 @@ def _run_here(queue: _Queue, threads: int) -> None:
 
 def _run_in_processes(queue: _Queue, threads: int) -> None:
     """Tasks in processes that read the data from one memory-mapped file. Interrupted, none of them is left."""
-    from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard library's, it does not run the caller's script
-
-    with tempfile.TemporaryDirectory(prefix="noiseproof-") as place:
+    with tempfile.TemporaryDirectory(prefix="noiseproof-") as place, removed_with_this_process(place):
         for name in ("x", "labels", "fold"):
             np.save(Path(place, f"{name}.npy"), getattr(queue.data, name))
         env = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        pool = ProcessPoolExecutor(queue.jobs, initializer=_begin_process, initargs=(os.getpid(), place), env=env)
+        pool = process_pool(queue.jobs, _import_learners, (), env)
         settings = queue.data.classes, queue.data.seed, queue.data.class_weight
         done = False
         try:
@@ -587,23 +580,6 @@ def _import_learners() -> None:
     """What most tasks import: the first one's seconds would be those of the import."""
     import sklearn.ensemble
     import sklearn.linear_model  # noqa: F401 # likewise
-
-
-def _begin_process(parent: int, place: str) -> None:
-    from joblib.externals.loky import process_executor
-
-    process_executor._USE_PSUTIL = False  # it takes the import of torch for a leak, and replaces the process with a warning
-    _import_learners()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    threading.Thread(target=_end_with, args=(parent, place), daemon=True).start()
-
-
-def _end_with(parent: int, place: str) -> None:
-    """End this process when its parent was killed, which could neither end it nor remove the data."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_SECONDS)
-    shutil.rmtree(place, ignore_errors=True)
-    os._exit(1)
 
 
 def _run_mapped(

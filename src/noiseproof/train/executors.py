@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import functools
-import signal
 import threading
 import time
 import traceback
@@ -26,6 +25,7 @@ from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.data.registry import name_in_memory
 from noiseproof.io.cluster import Cluster, WorkerLostError
 from noiseproof.io.files import BusyError
+from noiseproof.io.processes import process_pool
 from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
 from noiseproof.train.loop import Callback, Loop, Outcome, StoppedError
 from noiseproof.train.recipe import Recipe
@@ -361,13 +361,9 @@ class ProcessExecutor(WorkerExecutor):
     """
 
     def __init__(self, options: RunOptions, at_once: int, held: Mapping[str, Dataset] | None = None) -> None:
-        # Unlike the standard library's, it does not run the caller's script.
-        from joblib.externals.loky import ProcessPoolExecutor
-
         super().__init__(options)
         threads = options.threads or 1
-        begins: dict[str, Any] = {"initializer": _begin_process, "initargs": (threads, dict(held or {}))}
-        self.pool = ProcessPoolExecutor(at_once, env={"OMP_NUM_THREADS": str(threads)}, **begins)
+        self.pool = process_pool(at_once, _begin_process, (threads, dict(held or {})), {"OMP_NUM_THREADS": str(threads)})
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return self.pool.submit(function, *arguments)
@@ -394,7 +390,6 @@ class ProcessExecutor(WorkerExecutor):
 
 def _begin_process(threads: int, held: Mapping[str, Dataset]) -> None:
     name_in_memory(held)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     torch.set_num_threads(threads)
 
 
