@@ -88,10 +88,15 @@ def sparse(r, temperature, lam, q, normalize, **_):
     return r.at(r.nll) + lam * r.total(r.p.clamp_min(1e-300) ** q)
 
 
+def without(r, complement):
+    """1 - p_c, as the sum of the other probabilities."""
+    return r.total(r.p.scatter(1, complement[:, None], 0.0))
+
+
 def jnpl(r, lam, complement, kept):
-    p, miss = r.at(r.p).detach(), 1 - r.p.gather(1, complement[:, None])[:, 0]
+    p, miss = r.at(r.p).detach(), without(r, complement)
     boost = math.prod(1 + p ** (2**n) for n in range(4))
-    return miss.detach() * -torch.log(miss) + lam * kept * boost * r.at(r.nll)
+    return miss.detach() * -torch.log(miss) + lam * kept.double() * boost * r.at(r.nll)
 
 
 SINGLE = {
@@ -128,7 +133,7 @@ SINGLE = {
     "ece": lambda r, m: -torch.log(epsilon_softmax(r, m)),
     "efl": lambda r, m, gamma, detach_focal: focal(p := epsilon_softmax(r, m), -torch.log(p), gamma, detach_focal),
     "ldr": ldr,
-    "nl": lambda r, complement: -torch.log(1 - r.p.gather(1, complement[:, None])[:, 0]),
+    "nl": lambda r, complement: -torch.log(without(r, complement)),
     "jnpl": jnpl,
 }
 NAMES_OF = {"negative-ls": {"r": "r_"}}

@@ -270,7 +270,8 @@ class Bench:
         return Outcome(**json.loads(self.process.stdout.readline()))
 
 
-def _outcomes(keys: Iterator[str]) -> Iterator[tuple[str, Outcome]]:
+def import_once() -> None:
+    """What all that are forked need."""
     import pandas  # noqa: F401 # as are those of tables
     import pyarrow.csv
     import pyarrow.feather
@@ -282,6 +283,9 @@ def _outcomes(keys: Iterator[str]) -> Iterator[tuple[str, Outcome]]:
     import noiseproof.data
     import noiseproof.train  # noqa: F401 # likewise
 
+
+def _outcomes(keys: Iterator[str]) -> Iterator[tuple[str, Outcome]]:
+    import_once()
     real, faults = cases(), cases("faults.py")
     order, found = list(real), {}
     for key in keys:

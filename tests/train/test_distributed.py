@@ -257,7 +257,7 @@ def test_a_process_that_is_stopped_does_not_hold_the_other_for_ever(two):
     """It stops in its second epoch and never answers; the other says so after five seconds. The first epoch is kept."""
     assert not (two.place / "stopped.rank1.json").exists()
     said = json.loads((two.place / "stopped.rank0.json").read_text())
-    assert said.startswith("LostProcessError: another of the 2 processes has ended or does not answer (")
+    assert said.startswith("LostProcessError: process 1 of 2, counted from 0, has ended or does not answer (")
     assert said.endswith("; the same command goes on from the last checkpoint")
     assert len(read_checkpoint(two.place / "stopped")[1]["epochs"]) == 1
 

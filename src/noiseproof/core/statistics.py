@@ -262,8 +262,8 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
         [0.5, 0.5, 1.0]
     """
     top = logits.argmax(1)
-    s = row_statistics(logits, top, needs)
-    z = logits.to(s.nll.dtype)
+    z = logits.to(accumulation_dtype(logits.dtype))  # first, so that its gradient is added up before it is rounded
+    s = row_statistics(z, top, needs)
     is_top = top[:, None] == torch.arange(s.classes, device=top.device)
     masked = z == -torch.inf  # their statistics are constants: an infinite slope times nothing would be NaN
     behind = torch.where(is_top, 0.0, z.gather(1, top[:, None]) - z)  # a zero without a gradient that would have to cancel

@@ -11,6 +11,7 @@ import gc
 import importlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -30,6 +31,10 @@ LOST = re.compile(
 """In what Gloo and NCCL say of a process that has ended, was stopped or hangs"""
 
 
+ANSWER_SECONDS = 3.0
+"""How long the processes that are left wait to learn which others are"""
+
+
 class LostProcessError(ConnectionError):
     """Another of the processes does not answer, or has ended."""
 
@@ -42,11 +47,30 @@ def answering(world: int) -> Iterator[None]:
     except RuntimeError as error:
         if world == 1 or not LOST.search(str(error)):
             raise
+        lost = _lost_processes(world)
+        who = f"another of the {world} processes" if len(lost) != 1 else f"process {lost[0]} of {world}, counted from 0,"
+        if len(lost) > 1:
+            who = f"one of the processes {', '.join(map(str, lost))} of {world}, counted from 0,"
         first_line = re.sub(r"^\[.*?\]\s*", "", str(error).splitlines()[0])[:160]
         raise LostProcessError(
-            f"another of the {world} processes has ended or does not answer ({first_line}); the same command goes on from "
-            "the last checkpoint"
+            f"{who} has ended or does not answer ({first_line}); the same command goes on from the last checkpoint"
         ) from error
+
+
+def _lost_processes(world: int) -> list[int]:
+    """Which processes do not say that they have lost one too, in the store that all of them see; none if it cannot be asked."""
+    try:
+        rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+        store.set_timeout(timedelta(seconds=ANSWER_SECONDS))
+        store.set(f"noiseproof/answers/{rank}", "yes")
+        end = time.monotonic() + ANSWER_SECONDS
+        while True:
+            lost = [other for other in range(world) if not store.check([f"noiseproof/answers/{other}"])]
+            if not lost or time.monotonic() > end:
+                return lost
+            time.sleep(0.1)
+    except (RuntimeError, ValueError, AttributeError):  # it is the process with the store that was lost, say
+        return []
 
 
 @contextmanager
