@@ -254,7 +254,7 @@ def _link(name: str) -> str:
 
 WHERE = (
     ("a table is read, of any format", "data/frames.py", "read_frame"),
-    ("a CSV file is read", "data/csv_files.py", "read_csv"),
+    ("a CSV file is read", "io/csv_files.py", "read_csv"),
     ("the kind of a file or folder is recognised and its reader chosen", "data/opening.py", "open_dataset"),
     ("a data set gets its name, also from a plug-in", "data/registry.py", "register_dataset"),
     ("a batch is loaded and augmented", "train/batch_loader.py", "MemoryLoader"),
