@@ -62,6 +62,15 @@ def test_clean_labels_get_a_page_that_says_so():
     assert "<h1>Nothing speaks for wrong labels.</h1>" in fit_page(none, dataset)
 
 
+def test_with_a_test_split_both_numbers_at_the_top_are_measured(made):
+    model, dataset = made
+    verdict = model.verdict
+    lines = [replace(line, test_accuracy=share) for line, share in ((verdict.model, 0.913), (verdict.plain, 0.847))]
+    page = fit_page(replace(model, verdict=replace(verdict, model=lines[0], plain=lines[1])), dataset)
+    assert "<b>91.3 %</b>right on the test split, measured" in page
+    assert "<b>84.7 %</b>by plain training, measured" in page
+
+
 def test_names_cannot_inject():
     page = fit_page(*fitted((HOSTILE, "=cow()")))
     assert "<script>alert" not in page
