@@ -221,6 +221,7 @@ CASES = [
     Case("record-deep", file(RECORD, b'{"a":' * 10**6), "run", "record.json: not the record of a run: not read as JSON"),
     Case("record-deep-in-a-store", file(RECORD, b"[" * 10**6), "store", "record.json: not the record of a run: not read as"),
     Case("record-deep-in-a-report", file(RECORD, b"[" * 10**6), "report", "record.json: not the record of a run"),
+    Case("record-of-millions-of-lists", file(RECORD, lambda: b"[" + b"[]," * 33_000_000 + b"[]]"), "run", "4,194,304 values"),
     Case("record-list", file(RECORD, b"[[]]"), "store", "a record must be an object, found "),
     Case("record-huge-number", record(format=10**300), "run", r"format 1 expected, found 10{55} \.\.\."),
     Case("record-long-value", record(status="x" * 10**6), "run", "'status' must be one of .*, found 'xxxx"),

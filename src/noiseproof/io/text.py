@@ -192,9 +192,9 @@ def parse_json(text: str) -> Any:
 
     A key that comes twice in an object is refused, and so are NaN, which JSON does not have, and numbers beyond floating point.
     """
-    check_nesting(text)
     if sum(map(text.count, ",[{")) > limits.MAX_JSON_VALUES:
         raise ValueError(f"it has more than {limits.MAX_JSON_VALUES:,} values; so many numbers are read from .npy or .npz")
+    check_nesting(text)
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_whole, parse_float=_float)
     except RecursionError as error:
