@@ -163,6 +163,7 @@ def epochs_sentence() -> str:
     classic, proposed = both(SHOWN_NOISE)
     last, best = (fmean(getattr(run, key) for run in classic) for key in ("last", "best"))
     noisy = [row for row in rows() if row.kind != "clean"]
+    counts = sorted({len(row.seeds) for row in noisy})
     picture = "![Test accuracy by epoch: cross entropy rises, then falls as it memorises wrong labels; JAL-CE keeps rising]"
     return (
         f"{picture}(docs/figures/epochs.svg)\n\n"
@@ -170,7 +171,7 @@ def epochs_sentence() -> str:
         f"JAL-CE's last epoch reaches {fmean(run.last for run in proposed):.1f} %. It is ahead of that best epoch in "
         f"{sum(row.lead > 0 for row in noisy)} of {len(noisy)} noise settings\n"
         f"([by noise](docs/benchmarks/early_stopping.md), [records](records/reproduction.jsonl); {len(classic)} seeds here, "
-        "one or two elsewhere)."
+        f"{' or '.join(map(str, counts))} elsewhere)."
     )
 
 
