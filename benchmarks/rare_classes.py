@@ -42,7 +42,7 @@ FIRST, EIGHTS = 5, 8
 """The first digit of the minority one of two classes, and the minority one of ten"""
 GENERATED = {"two generated classes": (2, 400), "ten generated classes": (10, 60)}
 """How many classes, and examples of each but the last"""
-GENERATED_RATIOS, GENERATED_NOISES = (0.1, 0.05, 0.3), ("none", "symmetric:0.1", "symmetric:0.2")
+GENERATED_RATIOS, GENERATED_NOISES = (0.1, 0.05, 0.3, 1.0), ("none", "symmetric:0.1", "symmetric:0.2")
 DIMENSIONS, DISTANCE, GENERATED_TESTS = 10, 3.0, 500
 
 

@@ -19,6 +19,8 @@ BELOW = 2.0
 """Points of balanced accuracy below cross entropy that are counted"""
 MOST_NAMED = 5
 Line = dict[str, Any]
+Beside = tuple[Line, float, list[int]]
+"""A run, its balanced accuracy less that of cross entropy in points, and the classes that this alone finds"""
 
 
 def imbalance_answer() -> str:
@@ -38,7 +40,7 @@ def imbalance_answer() -> str:
     kept = sum(one["rare_accuracy"] > 0 for one in started)
     return (
         "**Under class imbalance robust losses without class weights may never predict the minority class.** "
-        f"{_defaults_answer(_beside_cross_entropy())} Without either: {' '.join(said)} After "
+        f"{_defaults_answer()} Without either: {' '.join(said)} After "
         f"ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of "
         f"{len(started)} runs."
     )
@@ -74,8 +76,8 @@ def recalls(data: str) -> str:
     return figures.heat_map(f"Recall of the minority class, {data}, %", rows, [f"{at:.0%}" for at in ratios], across=across)
 
 
-def _beside_cross_entropy() -> list[tuple[Line, float, list[int]]]:
-    """Each run with the defaults, its balanced accuracy less that of cross entropy, and the classes that this alone finds."""
+def _beside_cross_entropy() -> list[Beside]:
+    """Each run with the defaults beside cross entropy on the same seed."""
     lines = read_lines(DEFAULTS_RECORD)
     names = ("data", "ratio", "noise", "seed")
     of_ce = {tuple(one[name] for name in names): one for one in lines if one["loss"] == "ce"}
@@ -88,7 +90,8 @@ def _beside_cross_entropy() -> list[tuple[Line, float, list[int]]]:
     return found
 
 
-def _defaults_answer(found: list[tuple[Line, float, list[int]]]) -> str:
+def _defaults_answer() -> str:
+    found = [each for each in _beside_cross_entropy() if each[0]["ratio"] < 1]
     losses = {one["loss"] for one, _, _ in found}
     lost = [one["loss"] for one, _, classes in found if classes]
     most = ", ".join(f"{loss.upper()} {count}" for loss, count in Counter(lost).most_common(MOST_NAMED))
@@ -105,11 +108,10 @@ def _defaults_answer(found: list[tuple[Line, float, list[int]]]) -> str:
 def imbalance_defaults() -> str:
     """Every loss with the defaults beside cross entropy: by the imbalance and the noise, and by loss."""
     found = _beside_cross_entropy()
-    cells = dict.fromkeys((one["data"], one["noise"], one["ratio"]) for one, _, _ in found)
+    uneven, even = ([each for each in found if (each[0]["ratio"] == 1) == is_even] for is_even in (False, True))
     rows = []
-    for data, noise, ratio in cells:
-        mine = [each for each in found if (each[0]["data"], each[0]["noise"], each[0]["ratio"]) == (data, noise, ratio)]
-        means = _means(mine)
+    for (data, noise, ratio), mine in _parts(uneven, "data", "noise", "ratio").items():
+        means = {loss: fmean(difference for _, difference, _ in part) for (loss,), part in _parts(mine, "loss").items()}
         worst = min(means, key=lambda loss: means[loss])
         rows.append([
             _named(data, noise), f"1:{1 / ratio:.2g}", str(len(mine)), f"{fmean(means.values()):+.1f}",
@@ -118,27 +120,33 @@ def imbalance_defaults() -> str:
             str(sum(bool(classes) for _, _, classes in mine)),
         ])  # fmt: skip
     head = ["", "imbalance", "runs", "mean", "losses above", f"more than {BELOW:g} below", "least", "runs that lose a class"]
-    by_loss = []
-    settings = dict.fromkeys((data, noise) for data, noise, _ in cells)
-    for loss in dict.fromkeys(one["loss"] for one, _, _ in found):
-        own = [each for each in found if each[0]["loss"] == loss]
-        parts = [[each for each in own if (each[0]["data"], each[0]["noise"]) == setting] for setting in settings]
-        means_of = [f"{fmean(difference for _, difference, _ in part):+.1f}" if part else "" for part in parts]
-        by_loss.append([loss.upper(), *means_of, f"{sum(bool(classes) for _, _, classes in own)} of {len(own)}"])
-    losses_head = ["", *(_named(*setting) for setting in settings), "runs that lose a class"]
     lines = [one for one, _, _ in found]
+    seeds = [one["seed"] for one in lines]
     about = (
         "Balanced accuracy less that of cross entropy on the same seeds, in points; a class is lost that cross entropy finds "
-        f"and the loss never predicts right. Seeds {min(one['seed'] for one in lines)} to {max(one['seed'] for one in lines)}, "
-        f"not all for every loss. `benchmarks/rare_classes.py --study catalogue`; {where_measured(lines)}"
+        f"and the loss never predicts right. Seeds {min(seeds)} to {max(seeds)}, not all for every loss. "
+        f"`benchmarks/rare_classes.py --study catalogue`; {where_measured(lines)}"
     )
-    return "\n\n".join([table(head, rows), folded("By loss", table(losses_head, by_loss)), about])
+    parts = [folded("By loss", _by_loss(uneven)), folded("The same without class imbalance", _by_loss(even))]
+    return "\n\n".join([table(head, rows), *parts, about])
 
 
-def _means(found: list[tuple[Line, float, list[int]]]) -> dict[str, float]:
-    """The mean difference of each loss."""
-    losses = dict.fromkeys(one["loss"] for one, _, _ in found)
-    return {loss: fmean(difference for one, difference, _ in found if one["loss"] == loss) for loss in losses}
+def _by_loss(found: list[Beside]) -> str:
+    settings = _parts(found, "data", "noise")
+    rows = []
+    for (loss,), own in _parts(found, "loss").items():
+        parts = _parts(own, "data", "noise")
+        means = [f"{fmean(difference for _, difference, _ in parts[at]):+.1f}" if at in parts else "" for at in settings]
+        rows.append([loss.upper(), *means, f"{sum(bool(classes) for _, _, classes in own)} of {len(own)}"])
+    return table(["", *(_named(*setting) for setting in settings), "runs that lose a class"], rows)
+
+
+def _parts(found: list[Beside], *names: str) -> dict[tuple[Any, ...], list[Beside]]:
+    """Those with the same values of these keys."""
+    parts: dict[tuple[Any, ...], list[Beside]] = {}
+    for each in sorted(found, key=lambda each: each[0]["data"], reverse=True):
+        parts.setdefault(tuple(each[0][name] for name in names), []).append(each)
+    return parts
 
 
 CHARTS: dict[Path, Callable[[], str]] = {
