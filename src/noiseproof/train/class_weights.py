@@ -100,10 +100,6 @@ class AdjustedLogits(RobustLoss):
         found: Tensor = self.loss(logits + self.log_prior, target, **unknown)
         return found
 
-    def constant(self, classes: int) -> float:
-        """That of the loss."""
-        return self.loss.constant(classes)
-
     def __repr__(self) -> str:
         return f"{self.loss!r} of adjusted logits"
 
@@ -125,10 +121,6 @@ class WarmStart(RobustLoss):
         """Tell both losses which epoch begins, and choose one."""
         super().set_epoch(epoch)
         self.warm.fill_(epoch < self.epochs)
-
-    def constant(self, classes: int) -> float:
-        """That of the loss of this epoch."""
-        return (self.start if self.warm else self.loss).constant(classes)
 
     def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
         """The loss of this epoch."""

@@ -260,7 +260,8 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
-        loss, seconds = facts.loss - run.criterion.constant(len(self.task.classes)), round(time.perf_counter() - start, 4)
+        constant = 0.0 if epoch < self.recipe.warm_epochs else self.record.loss_constant
+        loss, seconds = facts.loss - constant, round(time.perf_counter() - start, 4)
         facts = replace(facts, loss=loss, test_accuracy=accuracy, seconds=seconds)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
