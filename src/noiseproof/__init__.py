@@ -37,17 +37,29 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from noiseproof.comparison import compare
     from noiseproof.fitting import fit, load
     from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
-    from noiseproof.regularisation import L1
+    from noiseproof.regularisation import ELR, L1
     from noiseproof.report import report_runs
     from noiseproof.theory import loss_for
 
     __all__ = ["__version__", "advice", "audit", "data", "fitting", "functional", "learners", "losses", "models", "noise"]
     __all__ += ["paper", "report", "sklearn", "statistics", "theory", "train"]
-    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "compare", "fit", "load", "loss_for", "report_runs"]
+    __all__ += [
+        "ELR",
+        "L1",
+        "advise",
+        "audit_labels",
+        "audit_probabilities",
+        "compare",
+        "fit",
+        "load",
+        "loss_for",
+        "report_runs",
+    ]
 else:
     _MODULES = ["advice", "audit", "data", "fitting", "functional", "learners", "losses", "models", "noise", "paper", "report"]
     _MODULES += ["sklearn", "statistics", "theory", "train"]
     _NAMES = {
+        "ELR": "regularisation",
         "L1": "regularisation",
         "advise": "advice",
         "audit_labels": "audit",

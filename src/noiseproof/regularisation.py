@@ -1,4 +1,4 @@
-"""L1 regularisation as a penalty to add to the loss, which the paper trains JAL and ANL with and torch does not have."""
+"""Penalties to add to a loss: L1, which the paper trains JAL and ANL with, and early-learning regularisation."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.checks import check_range
+from noiseproof.checks import check_integer, check_range
 
-__all__ = ["L1"]
+__all__ = ["ELR", "L1"]
 
+LEAST_P = 1e-4
+"""Early-learning regularisation clips probabilities to [this, 1 - this], as its authors' code does"""
 EXPECTED_MODEL = "L1(model, strength) takes a module, or its parameters or named_parameters()"
 
 
@@ -84,6 +86,62 @@ class L1:
 
     def __repr__(self) -> str:
         return f"L1({len(self.weights)} parameters, strength={self.strength:g})"
+
+
+class ELR(nn.Module):
+    r"""Early-learning regularisation: :math:`s \log(1 - \langle p, t \rangle)`, the mean over a batch, to be added to a loss.
+
+    The target t of an example is the moving average of its predictions, :math:`t \leftarrow m t + (1 - m) p`. A network learns
+    right labels first; the penalty holds it to what it predicted then while it would memorise wrong ones. Each example needs
+    its own index, the same in every epoch. The targets are a buffer: ``state_dict`` contains them, and ``to`` moves them.
+
+    Use it with cross entropy, on classes of about the same size: where one class is rare, training collapses onto the majority
+    class. docs/benchmarks/options.md contains the measurements.
+
+    Args:
+        examples: How many training examples there are.
+        classes: How many classes there are.
+        strength: The factor s.
+        momentum: The share m of a target that a new prediction leaves, in [0, 1).
+
+    Raises:
+        ValueError: A value is outside its range.
+
+    >>> penalty = ELR(examples=50, classes=2, strength=3.0)
+    >>> logits, labels, indices = torch.zeros(8, 2), torch.zeros(8, dtype=torch.long), torch.arange(8)
+    >>> round((nn.functional.cross_entropy(logits, labels) + penalty(logits, indices)).item(), 3)  # log 2 + 3 log(1 - 0.3 / 2)
+    0.206
+
+    Reference: Liu et al., NeurIPS 2020.
+    """
+
+    targets: Tensor
+
+    def __init__(self, examples: int, classes: int, *, strength: float = 7.0, momentum: float = 0.7) -> None:
+        super().__init__()
+        shape = check_integer("examples", examples, at_least=1), check_integer("classes", classes, at_least=2)
+        self.strength = check_range("strength", strength, at_least=0)
+        self.momentum = check_range("momentum", momentum, at_least=0, below=1)
+        self.register_buffer("targets", torch.zeros(shape))
+
+    def forward(self, logits: Tensor, indices: Tensor) -> Tensor:
+        """Update the targets of a batch and compute its penalty.
+
+        Args:
+            logits: ``[N, K]``.
+            indices: Which examples they are of, ``[N]``; each at most once.
+
+        Returns:
+            The mean of the penalty, a number of at most 0.
+        """
+        p = logits.to(self.targets.dtype).softmax(1).clamp(LEAST_P, 1 - LEAST_P)
+        now = p.detach() / p.detach().sum(1, keepdim=True)
+        target = torch.lerp(now, self.targets[indices], self.momentum)
+        self.targets[indices] = target
+        return self.strength * torch.log1p(-(p * target).sum(1)).mean()
+
+    def extra_repr(self) -> str:
+        return f"examples={len(self.targets)}, strength={self.strength:g}, momentum={self.momentum:g}"
 
 
 def _sum(weight: Tensor) -> Tensor:

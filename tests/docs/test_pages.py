@@ -36,7 +36,7 @@ ELSEWHERE = {
     "README.md": ("tests/docs/test_readme.py", 2),
     "CONTRIBUTING.md": ("tests/test_package.py", 1),
     "docs/explanation/architecture.md": ("tests/test_architecture.py", 4),
-    "docs/how_to/regularisation.md": ("tests/losses/test_regularisation.py", 5),
+    "docs/how_to/regularisation.md": ("tests/losses/test_regularisation.py", 6),
     "docs/how_to/own_data.md": ("tests/train/test_own_data.py", 1),
     "docs/how_to/integrations.md": ("tests/integrations", None),
 }

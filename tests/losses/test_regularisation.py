@@ -7,14 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import noiseproof
 from noiseproof.losses.facts import KINDS_OF_DATA, recommended_settings
-from noiseproof.train import Recipe
+from noiseproof.train import Recipe, RunOptions, prepare
 from noiseproof.train.engine import Optimiser
+from noiseproof.train.run import start_run
 
 ROOT = Path(__file__).resolve().parents[2]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -221,7 +223,7 @@ def without_norm():
 @pytest.mark.parametrize(
     "heading",
     [
-        "belongs to the loss",
+        "Choose the regularisation",
         "With clipping",
         "With a gradient scaler",
         "With accumulation",
@@ -300,3 +302,75 @@ def test_the_recommended_strengths_are_the_papers_everywhere_they_are_said():
         assert "5e-5 on CIFAR-10, 5e-6 on CIFAR-100" in " ".join(cls.__doc__.split())
     for cls in (noiseproof.ANLCE, noiseproof.ANLFL):
         assert "5e-5 on CIFAR-10, 5e-7 on CIFAR-100" in " ".join(cls.__doc__.split())
+
+
+def test_early_learning_regularisation_is_the_papers_formula_over_three_epochs():
+    """In NumPy: t <- 0.9 t + 0.1 p with p clipped and normalised, then 3 log(1 - <p, t>) with p clipped alone."""
+    generator = torch.Generator().manual_seed(0)
+    penalty, targets = noiseproof.ELR(6, 4, strength=3.0, momentum=0.9), np.zeros((6, 4))
+    for _ in range(3):
+        order = torch.randperm(6, generator=generator)
+        for indices in order.split(4):
+            logits = 8 * torch.randn(len(indices), 4, generator=generator)
+            p = np.exp(logits.double().numpy())
+            p = np.clip(p / p.sum(1, keepdims=True), 1e-4, 1 - 1e-4)
+            targets[indices] = 0.9 * targets[indices] + 0.1 * p / p.sum(1, keepdims=True)
+            expected = 3 * np.log(1 - (p * targets[indices.numpy()]).sum(1)).mean()
+            assert penalty(logits, indices).item() == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(penalty.targets.numpy(), targets, atol=1e-6)
+
+
+def test_the_gradient_of_early_learning_regularisation_takes_the_targets_as_constants():
+    logits = torch.tensor([[1.0, 0.0, -1.0], [0.5, 2.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    penalty, indices = noiseproof.ELR(4, 3, strength=2.0).double(), torch.tensor([3, 1])
+    penalty(logits, indices).backward()
+    p = logits.detach().softmax(1)
+    target = penalty.targets[indices]
+    inner = (p * target).sum(1, keepdim=True)
+    expected = -2.0 * p * (target - inner) / (1 - inner) / 2  # the mean of two examples
+    torch.testing.assert_close(logits.grad, expected)
+    assert penalty.targets[[0, 2]].sum() == 0
+
+
+def test_the_targets_of_early_learning_regularisation_are_saved_and_its_values_are_checked():
+    penalty = noiseproof.ELR(2, 3)
+    penalty(torch.eye(3)[:2], torch.tensor([0, 1]))
+    other = noiseproof.ELR(2, 3)
+    other.load_state_dict(penalty.state_dict())
+    assert torch.equal(other.targets, penalty.targets)
+    for wrong in ({"examples": 0}, {"classes": 1}, {"strength": -1.0}, {"momentum": 1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            noiseproof.ELR(**{"examples": 2, "classes": 3, **wrong})
+
+
+def test_a_run_with_early_learning_regularisation_is_a_loop_with_the_penalty():
+    recipe = Recipe(dataset="digits", loss="ce", noise="symmetric:0.4", epochs=2, elr=5.0, seed=1)
+    run = start_run(recipe, prepare(recipe), RunOptions())
+    model, criterion = copy.deepcopy(run.network), torch.nn.CrossEntropyLoss()
+    penalty = noiseproof.ELR(len(run.loader), 10, strength=5.0)
+    optimiser = torch.optim.SGD(model.parameters(), recipe.lr, momentum=recipe.momentum)
+    for epoch in range(2):
+        losses = []
+        for group in optimiser.param_groups:
+            group["lr"] = run.lr(epoch)
+        for batch in run.loader.epoch(epoch):
+            logits = model(batch.inputs)
+            loss = criterion(logits, batch.labels) + penalty(logits, batch.indices)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        assert run.train_epoch(epoch).loss == pytest.approx(sum(losses) / len(losses), rel=1e-4)
+    torch.testing.assert_close(run.state()["update.elr.targets"], penalty.targets, rtol=1e-3, atol=1e-4)
+    run.close()
+
+
+def test_the_pages_loop_with_early_learning_regularisation_keeps_every_examples_predictions():
+    page = (ROOT / "docs" / "how_to" / "regularisation.md").read_text(encoding="utf-8")
+    block = re.search(r"## Early-learning regularisation$.*?```python\n(.*?)```", page, re.DOTALL | re.MULTILINE).group(1)
+    torch.manual_seed(0)
+    model, inputs = nn.Linear(3, 10), torch.randn(300, 3)
+    names = {"model": model, "inputs": inputs, "labels": torch.arange(300) % 10, "criterion": nn.CrossEntropyLoss()}
+    names |= {"noiseproof": noiseproof, "torch": torch, "optimiser": torch.optim.SGD(model.parameters(), lr=0.0)}
+    exec(block, names)
+    torch.testing.assert_close(names["penalty"].targets, 0.3 * model(inputs).softmax(1).detach())

@@ -312,9 +312,11 @@ def test_a_model_of_ones_own_with_dropout_and_buffers_goes_on_the_same(
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("loss", ["nl", "sr", "nce+rce"])
-def test_losses_that_draw_or_compose_go_on_the_same(digits, tmp_path, files, interrupted, loss):
-    other = override(digits, {"loss": loss})
+@pytest.mark.parametrize("changes", [{"loss": "nl"}, {"loss": "sr"}, {"loss": "nce+rce"}, {"elr": 3.0}], ids=str)
+def test_losses_that_draw_or_compose_and_early_learning_regularisation_go_on_the_same(
+    digits, tmp_path, files, interrupted, changes
+):
+    other = override(digits, changes)
     train(other, folder=tmp_path / "whole")
     interrupted(other, tmp_path / "stopped", 3)
     train(other, folder=tmp_path / "stopped")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from noiseproof.data import Examples, Split
 from noiseproof.losses import RobustLoss
 from noiseproof.models import find_model
-from noiseproof.regularisation import L1
+from noiseproof.regularisation import ELR, L1
 from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, MemoryLoader, Rank, generator_for
 from noiseproof.train.network import logits_of
 from noiseproof.train.recipe import Recipe
@@ -287,6 +287,12 @@ class PlainEngine(Engine):
     def __init__(self, inputs: EngineInputs) -> None:
         self.inputs, self.threads = inputs, inputs.threads
         self.optimiser = Optimiser(inputs.recipe, inputs.network)
+        self.elr: ELR | None = None
+        if inputs.recipe.elr:
+            if inputs.processes.world > 1:
+                raise ValueError("elr keeps predictions of every example in one process; start one, or set elr=0")
+            examples, strength = len(inputs.loader), inputs.recipe.elr
+            self.elr = ELR(examples, inputs.classes, strength=strength).to(inputs.options.device)
         self.joined = inputs.processes.joined(inputs.network, unused=":" in inputs.recipe.model)
 
     def train_epoch(
@@ -315,6 +321,8 @@ class PlainEngine(Engine):
             logits = logits_of(self.joined, batch.inputs, self.inputs.classes)
         target = batch.labels if self.inputs.soft is None else self.inputs.soft[batch.indices]
         loss = self.inputs.criterion(logits.float(), target)
+        if self.elr is not None:
+            loss = loss + self.elr(logits.float(), batch.indices)
         loss = self.inputs.processes.weighted(loss, len(batch.labels))
         loss.backward()
         self.optimiser.step(lr)
@@ -328,7 +336,7 @@ class PlainEngine(Engine):
             yield batch, logits  # outside: between two batches the modes would be the caller's, too
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        return self.optimiser.state()
+        return self.optimiser.state() | ({} if self.elr is None else self.elr.state_dict(prefix="elr."))
 
     def state_loaded(self) -> None:
         self.optimiser.state_loaded()
@@ -358,6 +366,7 @@ def fast_path_suits(recipe: Recipe, train: Examples, options: RunOptions) -> boo
         and options.process.world == 1
         and not options.deterministic
         and recipe.optimiser == "sgd"
+        and not recipe.elr
         and recipe.loss not in DRAWING_LOSSES
         and ":" not in recipe.model
         and recipe.model != "mlp"

@@ -64,6 +64,7 @@ class Recipe:
         class_weight: What is done about class imbalance: balanced, tempered, logit-adjustment, weights by class, or auto,
             which is chosen for the loss and the labels before the run starts; see :mod:`noiseproof.train.class_weights`.
         warm_epochs: So many epochs of cross entropy come first: a robust loss that starts from scratch may lose a class.
+        elr: Strength of early-learning regularisation, see :class:`noiseproof.ELR`; 0 is none.
         why: How options that were left open were chosen; no part of what is trained.
 
     Raises:
@@ -101,6 +102,7 @@ class Recipe:
     size: tuple[int, int] | None = None
     data_options: Mapping[str, Any] = field(default_factory=dict)
     class_weight: ClassWeight = None
+    elr: float = 0.0
     warm_epochs: int = 0
     why: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
@@ -111,7 +113,7 @@ class Recipe:
             if not 1 <= (value := getattr(self, name)) <= MAX_WHOLE:
                 most = "at least 1" if value < 1 else f"at most {MAX_WHOLE}"
                 raise ValueError(f"{name} must be {most}, got {excerpt(value)}")
-        for name in ("lr", "momentum", "l1", "l2", "clip"):
+        for name in ("lr", "momentum", "l1", "l2", "clip", "elr"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and not negative, got {value}")
