@@ -5,6 +5,8 @@ READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
 DOCS := .venv-docs/bin
+# torch for CPUs, a tenth of one with CUDA; empty where the usual index has it
+CPU_TORCH ?= --extra-index-url https://download.pytorch.org/whl/cpu
 
 .PHONY: demo test slow integrations oldest lint types check bench docs package generate clean
 
@@ -70,7 +72,7 @@ $(READY): pyproject.toml constraints.txt
 
 .venv-docs/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-docs
-	$(DOCS)/pip install --quiet --constraint constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu torch numpy
+	$(DOCS)/pip install --quiet --constraint constraints.txt $(CPU_TORCH) torch numpy
 	$(DOCS)/pip install --quiet --constraint constraints.txt --editable ".[lab,docs]"
 	@touch $@
 

@@ -148,7 +148,7 @@ def test_the_help_of_show_promises_no_labels():
     assert "read from the labels" in run("make", "--help").output
     shown = run("show", "--help").output
     assert "read from the labels" not in shown
-    assert "10 if left out" in shown
+    assert "10 by default" in shown
 
 
 def test_a_rate_beyond_one_is_refused(labels, tmp_path):

@@ -102,7 +102,7 @@ def section(entry: LossEntry) -> str:
         words,
         "",
         "```python",
-        facts_of(entry).usage[0],
+        facts_of(entry).usage[0].replace("'", '"'),
         "```",
         "",
         *_facts(entry, reference),

@@ -12,21 +12,25 @@ from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, Spli
 from noiseproof.io.console import Console, console, errors_reported, say, warn
 from noiseproof.io.text import command_options
 
-PLACE = "Your data, as for 'noiseproof train'; left out, say --classes and --kind."
+PLACE = "Advise for these data, as 'noiseproof train' reads them; without them, pass --classes and --kind."
 Place = Annotated[str | None, typer.Argument(metavar="[DATA]", help=PLACE, autocompletion=datasets)]
-Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Their labels, instead of the data's own.")]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Use the labels in this file instead of the data's own.")]
 Noise = Annotated[
     str | None,
     typer.Option(
         metavar="NOISE",
-        help="The noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit or a fit.",
+        help="Assume this noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit or a fit.",
         autocompletion=noises,
     ),
 ]
-Classes = Annotated[int | None, typer.Option(help="Number of classes, without DATA.", min=2)]
-Kinds = Annotated[str | None, typer.Option("--kind", help="Kind of the data, without DATA: features, images or photographs.")]
-Examples = Annotated[int | None, typer.Option(help="Number of examples, without DATA.", min=1)]
-Pretrained = Annotated[bool, typer.Option("--pretrained", help="Photographs: the network starts from ImageNet's weights.")]
+Classes = Annotated[int | None, typer.Option(help="Set the number of classes, without DATA.", min=2)]
+Kinds = Annotated[
+    str | None, typer.Option("--kind", help="Set the kind of the data, without DATA: features, images or photographs.")
+]
+Examples = Annotated[int | None, typer.Option(help="Set the number of examples, without DATA.", min=1)]
+Pretrained = Annotated[
+    bool, typer.Option("--pretrained", help="Assume a network that starts from ImageNet's weights, for photographs.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 KINDS = {"features": "features", "images": "images", "files": "photographs"}
 """What the default recipe takes examples for, by how they are stored"""

@@ -35,29 +35,39 @@ if TYPE_CHECKING:
     from noiseproof.audit import Audit, Progress
     from noiseproof.data import Dataset, Examples
 
-PLACE = "A table with a column of labels, an .npz file, an image folder, a list of image files, or a data set's name."
+PLACE = "Audit a table with a column of labels, an .npz file, images (a folder or a list) or a data set with a name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
-Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to audit, instead of the data's own.")]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Audit the labels in this file instead of the data's own.")]
 Features = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Features [N, D], .npy or .npz, by which the nearest neighbours are found.")
+    str | None, typer.Option(metavar="FILE", help="Find nearest neighbours by these features [N, D], .npy or .npz.")
 ]
 Probabilities = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Your model's out-of-sample predictions [N, K], .npy, .npz or .csv: no training."),
+    typer.Option(
+        metavar="FILE", help="Audit with your model's out-of-sample predictions [N, K], .npy, .npz or .csv, and train nothing."
+    ),
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="Fewer learners, or one network on all labels: several times faster, less accurate.")
+    bool,
+    typer.Option("--quick", help="Train fewer learners, or one network on all labels: several times faster, less accurate."),
 ]
-Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
+Folds = Annotated[int | None, typer.Option(help="Cross-validate with this number of folds; 5 by default.", min=2)]
 Epochs = Annotated[
-    int | None, typer.Option(help="Learn by networks with so many epochs; for images the default depends on their size.", min=1)
+    int | None,
+    typer.Option(help="Train networks for this number of epochs; for images the default depends on their size.", min=1),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the folds, the networks and the bootstrap.", min=0, max=2**32 - 1)]
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
+Seed = Annotated[
+    int, typer.Option(help="Set the random seed of the folds, the networks and the bootstrap.", min=0, max=2**32 - 1)
+]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Write the results into this folder.")]
 Decisions = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Decisions that the page exported: write the data with them, train nothing.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Apply the decisions that the audit page exported and write the data, without training."),
 ]
-Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default for learners and small networks.", min=1)]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Use this number of threads for each task; 1 by default for learners and small networks.", min=1),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 MAX_WARNINGS = 8
 

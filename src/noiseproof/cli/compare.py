@@ -32,36 +32,46 @@ Losses = Annotated[
     str,
     typer.Argument(
         metavar="LOSSES",
-        help="Names with commas between, with options in parentheses: ce,gce,'jal-ce(a=20)'.",
+        help="Compare these losses, separated by commas, with options in parentheses: ce,gce,'jal-ce(a=20)'.",
         autocompletion=several_losses,
     ),
 ]
 Data = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Your data, as for 'noiseproof train'; with --dataset, the folder of data sets."),
+    typer.Option(
+        metavar="PLACE",
+        help="Train on your own data at this place, as 'noiseproof train' does; with --dataset, the folder of data sets.",
+    ),
 ]
 Named = Annotated[
     str | None,
-    typer.Option("--dataset", metavar="NAME", help="digits, cifar10, ...: trained by its recipe.", autocompletion=datasets),
+    typer.Option(
+        "--dataset", metavar="NAME", help="Train on this data set by its recipe: digits, cifar10, ...", autocompletion=datasets
+    ),
 ]
-Seeds = Annotated[int, typer.Option(help="Runs of each loss; six or more for bootstrap intervals.", min=1)]
-First = Annotated[int, typer.Option("--seed", help="The first seed; the others follow it.", min=0, max=2**32 - 1)]
-REGULARISATIONS = "Each loss with each of these: l1:5e-5,l2:1e-4,none. Left out: the recipe's own."
+Seeds = Annotated[
+    int, typer.Option(help="Train each loss with this number of seeds; six or more for bootstrap intervals.", min=1)
+]
+First = Annotated[int, typer.Option("--seed", help="Start with this seed; the others follow it.", min=0, max=2**32 - 1)]
+REGULARISATIONS = "Train each loss with each of these: l1:5e-5,l2:1e-4,none; by default with the recipe's own."
 Regularisation = Annotated[str | None, typer.Option(metavar="LIST", help=REGULARISATIONS)]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change all recipes: epochs=50, lr=0.02.")
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(help="Runs at the same time. Left out: on a CPU one per core for features, on a GPU what fills it.", min=1),
+    typer.Option(
+        help="Train this number of runs at the same time; by default one per core for features, on a GPU what fills it.", min=1
+    ),
 ]
 TestNoise = Annotated[
     str | None,
     typer.Option(
-        metavar="NOISE", help="How wrong the test labels are: 0.3, symmetric:0.3, a matrix's file, an audit's folder."
+        metavar="NOISE",
+        help="Correct for test labels that are wrong: 0.3, symmetric:0.3, a matrix's file or an audit's folder.",
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help="table, markdown, latex or json.")]
+Format = Annotated[str, typer.Option("--format", help="Print a table, markdown, latex or json.")]
 FORMATS = ("table", "markdown", "latex", "json")
 
 

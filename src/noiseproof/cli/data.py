@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
 
-FOLDER = "Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof."
+FOLDER = "Keep data sets in this folder; by default $NOISEPROOF_DATA, else ~/.cache/noiseproof."
 Root = Annotated[Path | None, typer.Option("--data", help=FOLDER)]
 NameOrPath = Annotated[
-    str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.", autocompletion=datasets)
+    str,
+    typer.Argument(
+        metavar="NAME_OR_PATH", help="Show this data set: a name, a folder, an .npz file or a list.", autocompletion=datasets
+    ),
 ]
-Name = Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.", autocompletion=downloads)]
+Name = Annotated[
+    str, typer.Argument(help="Download this data set; 'noiseproof data list' lists them.", autocompletion=downloads)
+]
 
 
 class SplitName(StrEnum):
@@ -56,10 +61,12 @@ def list_sets(data: Root = None) -> None:
 def show(
     dataset: NameOrPath = "digits",
     data: Root = None,
-    split: Annotated[SplitName, typer.Option(help="Whose labels.")] = SplitName.train,
-    labels: Annotated[Path | None, typer.Option(help="Given labels of the same examples, to compare.")] = None,
-    name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
-    check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
+    split: Annotated[SplitName, typer.Option(help="Show the labels of this split.")] = SplitName.train,
+    labels: Annotated[Path | None, typer.Option(help="Compare with these given labels of the same examples.")] = None,
+    name: Annotated[str | None, typer.Option(help="Read the labels of this name, if the file contains several.")] = None,
+    check: Annotated[
+        bool, typer.Option(help="Check CIFAR against its published checksums; a re-packed copy has others.")
+    ] = True,
 ) -> None:
     """Show a data set: sizes, classes and checksums."""
     from noiseproof.data import describe

@@ -13,13 +13,17 @@ from noiseproof.io.console import console, errors_reported, stoppable
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the model and the picture.")] = Path("noiseproof-demo"),
+    out: Annotated[Path, typer.Option(help="Write the model and the picture into this folder.")] = Path("noiseproof-demo"),
     noise: Annotated[
-        float, typer.Option(help="Share of training labels that become any other class.", min=0.0, max=0.89)
+        float, typer.Option(help="Replace this share of the training labels by any other class.", min=0.0, max=0.89)
     ] = 0.6,
-    epochs: Annotated[int, typer.Option(help="Epochs of the networks that the model is compared with.", min=1)] = 100,
+    epochs: Annotated[
+        int, typer.Option(help="Train the networks that the model is compared with for this number of epochs.", min=1)
+    ] = 100,
     quick: Annotated[bool, typer.Option("--quick", help="Fit fewer learners, in a fifth of the time.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the noise, the folds and the networks.", min=0, max=2**32 - 1)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Set the random seed of the noise, the folds and the networks.", min=0, max=2**32 - 1)
+    ] = 0,
 ) -> None:
     """Fit a model to handwritten digits with wrong labels, beside cross entropy and JAL-CE, in a minute."""
     with errors_reported():

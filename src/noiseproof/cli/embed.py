@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PLACE = "A table with a column of texts or images, images (a folder, a list or one), an .npz file, or a data set's name."
+PLACE = "Embed a column of texts or images of a table, image files, an .npz file or a data set with a name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
 Encoder = Annotated[
     str,
-    typer.Option(metavar="MODEL", help="Name or folder of a sentence-transformers or a vision model, or module:function."),
+    typer.Option(
+        metavar="MODEL", help="Use this sentence-transformers or vision model: its name or folder, or module:function."
+    ),
 ]
-Out = Annotated[Path, typer.Option(metavar="FILE", help="Where to write the embeddings [N, D], an .npy file.")]
-Column = Annotated[str | None, typer.Option(help="The column to embed, if the table has several of texts or images.")]
-Split = Annotated[str | None, typer.Option(help="train or test, of data that have both; train by default.")]
+Out = Annotated[Path, typer.Option(metavar="FILE", help="Write the embeddings [N, D] into this .npy file.")]
+Column = Annotated[str | None, typer.Option(help="Embed this column, if the table contains several with texts or images.")]
+Split = Annotated[str | None, typer.Option(help="Embed the train or the test split of data with both; train by default.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 
 

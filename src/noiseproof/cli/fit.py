@@ -41,24 +41,37 @@ class ClassWeights(StrEnum):
     balanced = "balanced"
 
 
-PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file, a folder or list of images, or a data set's name."
+PLACE = "Learn from a table (.csv, .tsv, .parquet, .jsonl), an .npz file, images or a data set with a name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
-Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to learn, instead of the data's own.")]
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and its report.")]
-Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Rows with the same value are in one fold.")]
-Metric = Annotated[Metrics, typer.Option(help="What predictions are decided for.")]
-ClassWeight = Annotated[ClassWeights | None, typer.Option(help="balanced: every class weighs the same in training.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Fewer learners and folds: about a fifth of the time, less accurate.")]
-Minutes = Annotated[float | None, typer.Option(help="Leave out the costliest learners to end within this time.", min=0.01)]
-Learners = Annotated[str | None, typer.Option(metavar="NAMES", help="Learners to use, with commas between; all by default.")]
-Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
-Seed = Annotated[int, typer.Option(help="Seed of the folds and the learners.", min=0, max=2**32 - 1)]
-Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default, with a task on each core.", min=1)]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Learn the labels in this file instead of the data's own.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Write the model and its report into this folder.")]
+Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Keep rows with the same value in this column in one fold.")]
+Metric = Annotated[Metrics, typer.Option(help="Choose the metric that predictions are decided for.")]
+ClassWeight = Annotated[ClassWeights | None, typer.Option(help="Give every class the same weight in training (balanced).")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Train fewer learners in fewer folds: a fifth of the time, less accurate.")
+]
+Minutes = Annotated[
+    float | None, typer.Option(help="Leave out the costliest learners to end within this number of minutes.", min=0.01)
+]
+Learners = Annotated[
+    str | None, typer.Option(metavar="NAMES", help="Train these learners, separated by commas; all by default.")
+]
+Folds = Annotated[int | None, typer.Option(help="Cross-validate with this number of folds; 5 by default.", min=2)]
+Seed = Annotated[int, typer.Option(help="Set the random seed of the folds and the learners.", min=0, max=2**32 - 1)]
+Threads = Annotated[
+    int | None, typer.Option(help="Use this number of threads for each task; 1 by default, with a task on each core.", min=1)
+]
 Shown = Annotated[
-    int, typer.Option("--examples", metavar="N", help="Flagged examples on the page, at most.", min=1, max=20_000)
+    int,
+    typer.Option(
+        "--examples", metavar="N", help="Show at most this number of flagged examples on the page.", min=1, max=20_000
+    ),
 ]
 Engine = Annotated[str, typer.Option(help="Train the learners here (local), or on the machines of a Ray cluster (ray).")]
-Address = Annotated[str | None, typer.Option(help="Address of the Ray cluster; a new one on this machine by default.")]
+Address = Annotated[
+    str | None, typer.Option(help="Connect to the Ray cluster at this address; by default a new one starts on this machine.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 6

@@ -17,7 +17,7 @@ from noiseproof.io.console import console, errors_reported, import_local_modules
 if TYPE_CHECKING:
     from noiseproof.losses.facts import LossFacts
 
-HELP = "One loss in full: jal-ce, NCE+RCE, gce, ..., or module:Name for one of yours."
+HELP = "Show this loss in full: jal-ce, NCE+RCE, gce, ..., or module:Name for one of yours."
 Name = Annotated[str | None, typer.Argument(help=HELP, autocompletion=loss_names)]
 
 

@@ -19,32 +19,39 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
-NOISES = "symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
+NOISES = "Make this noise: symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, instance:0.4, or that of a matrix's file."
 Spec = Annotated[str, typer.Argument(help=NOISES, autocompletion=noises)]
-LabelsFile = Annotated[Path | None, typer.Option("--labels", help="The clean labels: .npy, .npz, .json, .pt or .csv.")]
+LabelsFile = Annotated[
+    Path | None, typer.Option("--labels", help="Read the clean labels from this file: .npy, .npz, .json, .pt or .csv.")
+]
 DatasetName = Annotated[
     str | None,
     typer.Option(
-        "--dataset", help="Or a data set, by name or place: its training labels, and its images.", autocompletion=datasets
+        "--dataset",
+        help="Use the training labels, and the images, of this data set: a name or a place.",
+        autocompletion=datasets,
     ),
 ]
-Root = Annotated[Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA.")]
-Classes = Annotated[int | None, typer.Option(help="Number of classes; read from the labels if left out.", min=2)]
+Root = Annotated[Path | None, typer.Option("--data", help="Look for data sets in this folder; by default $NOISEPROOF_DATA.")]
+Classes = Annotated[int | None, typer.Option(help="Set the number of classes; by default it is read from the labels.", min=2)]
 MAX_CLASSES_SHOWN = 20
 
 
 @app.command()
 def make(
     spec: Spec,
-    out: Annotated[Path, typer.Option(help="Folder for labels.npy and manifest.json.")],
+    out: Annotated[Path, typer.Option(help="Write labels.npy and manifest.json into this folder.")],
     labels: LabelsFile = None,
-    name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
+    name: Annotated[str | None, typer.Option(help="Read the labels of this name, if the file contains several.")] = None,
     dataset: DatasetName = None,
     data: Root = None,
     classes: Classes = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same labels on every machine.")] = 0,
+    seed: Annotated[int, typer.Option(help="Set the random seed: the same seed gives the same labels on every machine.")] = 0,
     rule: Annotated[
-        str | None, typer.Option(help="exact (if left out), draws, or published (truncated counts, as in the papers' code).")
+        str | None,
+        typer.Option(
+            help="Draw labels by this rule: exact (default), draws, or published (truncated counts, as in the papers' code)."
+        ),
     ] = None,
 ) -> None:
     """Write noisy labels and a manifest."""
@@ -60,9 +67,9 @@ def make(
 
 @app.command()
 def verify(
-    manifest: Annotated[Path, typer.Argument(help="A manifest.json, or its folder.")],
+    manifest: Annotated[Path, typer.Argument(help="Check against this manifest.json, or the one in this folder.")],
     labels: LabelsFile = None,
-    name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
+    name: Annotated[str | None, typer.Option(help="Read the labels of this name, if the file contains several.")] = None,
     dataset: DatasetName = None,
     data: Root = None,
 ) -> None:
@@ -79,10 +86,15 @@ def verify(
 @app.command()
 def show(
     spec: Annotated[
-        str, typer.Argument(help="A noise (symmetric:0.8, ...), a matrix's file, or a manifest.json.", autocompletion=noises)
+        str,
+        typer.Argument(
+            help="Show this noise: symmetric:0.8 and the like, a matrix's file, or a manifest.json.", autocompletion=noises
+        ),
     ],
-    classes: Annotated[int | None, typer.Option(help="Of symmetric and pairflip noise; 10 if left out.", min=2)] = None,
-    png: Annotated[Path | None, typer.Option(help="Also write the matrix as a picture.")] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="Set the number of classes of symmetric and pairflip noise; 10 by default.", min=2)
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Write the matrix as a picture into this file, too.")] = None,
 ) -> None:
     """Show a transition matrix as a heat map."""
     from noiseproof.noise import noise_matrix

@@ -39,22 +39,29 @@ class Format(StrEnum):
     json = "json"
 
 
-HELP = "Folder of a model of noiseproof fit, or of a finished run, or its weights.safetensors."
+HELP = "Predict with this model: the folder of a fit or of a finished run, or its weights.safetensors."
 Run = Annotated[str, typer.Argument(metavar="MODEL", help=HELP, autocompletion=runs)]
 Data = Annotated[
     str,
-    typer.Option(metavar="PLACE", help="A table, an .npz file, images (a folder, a list or one), or a data set's name."),
+    typer.Option(metavar="PLACE", help="Predict these examples: a table, an .npz file, image files or a data set with a name."),
 ]
-Out = Annotated[str, typer.Option(metavar="FILE", help="Where to write; - is standard output.")]
-Written = Annotated[Format | None, typer.Option("--format", help="json has a line for each example; else as FILE is called.")]
-Model = Annotated[str | None, typer.Option(help="The package.module:function of a run that was trained with one.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Workers = Annotated[int, typer.Option(help="Processes that decode image files, where there are many.", min=0)]
+Out = Annotated[str, typer.Option(metavar="FILE", help="Write the predictions into this file; - is standard output.")]
+Written = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", help="Write this format instead of the one in the file's name; json contains a line for each example."
+    ),
+]
+Model = Annotated[
+    str | None, typer.Option(help="Build the network with this package.module:function, if the run was trained with one.")
+]
+Device = Annotated[str, typer.Option(help="Compute on this device: auto, cpu, cuda or cuda:1.")]
+Workers = Annotated[int, typer.Option(help="Decode image files in this number of processes, where there are many.", min=0)]
 Function = Annotated[
     str | None,
-    typer.Option("--encoder", help="The module:function of a model whose texts or images it embeds; no file may call it."),
+    typer.Option("--encoder", help="Allow this module:function to embed the model's texts or images; no file may call it."),
 ]
-DECIDED = "What a fitted model decides for, instead of what it was fitted for."
+DECIDED = "Decide for this metric instead of the one the model was fitted for."
 Metric = Annotated[Metrics | None, typer.Option(help=DECIDED)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 KINDS = "number, category, boolean, date, text, image, embedding or drop"
 Label = Annotated[
     str | None,
-    typer.Option("--label", "--label-column", metavar="COLUMN", help="The column of a table that contains the labels."),
+    typer.Option("--label", "--label-column", metavar="COLUMN", help="Read the labels from this column of a table."),
 ]
 Columns = Annotated[
-    str | None, typer.Option(metavar="NAME=KIND,...", help=f"What columns of a table are, where that is not seen: {KINDS}.")
+    str | None,
+    typer.Option(
+        metavar="NAME=KIND,...", help=f"Read columns of a table as these kinds, instead of the inferred ones: {KINDS}."
+    ),
 ]
-Test = Annotated[str | None, typer.Option(metavar="FILE", help="Another table with the same columns, to test on.")]
+Test = Annotated[str | None, typer.Option(metavar="FILE", help="Test on this other table with the same columns.")]
 SplitColumn = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="The column of a table that contains train or test for each row.")
+    str | None, typer.Option(metavar="COLUMN", help="Split the rows by this column of a table, which contains train or test.")
 ]
 DropUnlabelled = Annotated[bool, typer.Option("--drop-unlabelled", help="Leave out rows of a table that have no label.")]
 Encoder = Annotated[

@@ -10,8 +10,10 @@ import typer
 
 from noiseproof.io.console import errors_reported, say
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Folders of runs, and .jsonl files of records.")]
-Out = Annotated[Path, typer.Option(help="The HTML file.")]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUNS...", help="Report these runs: folders of runs, and .jsonl files of records.")
+]
+Out = Annotated[Path, typer.Option(help="Write the report into this HTML file.")]
 
 
 def report(

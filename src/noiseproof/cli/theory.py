@@ -26,14 +26,16 @@ app = typer.Typer(help="What a loss makes of label noise, before any training.",
 
 MAX_CLASSES_SHOWN = 20  # classes in a table
 Loss = Annotated[
-    str, typer.Argument(help="A loss, with options in parentheses: jal-ce, 'jal-ce(a=9)', gce.", autocompletion=loss_names)
+    str,
+    typer.Argument(help="Check this loss, with options in parentheses: jal-ce, 'jal-ce(a=9)', gce.", autocompletion=loss_names),
 ]
 Noise = Annotated[
-    str | None, typer.Option(help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, ...", autocompletion=noises)
+    str | None,
+    typer.Option(help="Assume this noise: symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, ...", autocompletion=noises),
 ]
-Matrix = Annotated[Path | None, typer.Option(help="Or a transition matrix: a .csv, .npy or .json file.")]
-Classes = Annotated[int | None, typer.Option(help="Number of classes, where the noise does not say it.", min=2)]
-Format = Annotated[str, typer.Option("--format", help="table or json.")]
+Matrix = Annotated[Path | None, typer.Option(help="Assume the noise of this transition matrix: a .csv, .npy or .json file.")]
+Classes = Annotated[int | None, typer.Option(help="Set the number of classes, where the noise does not determine it.", min=2)]
+Format = Annotated[str, typer.Option("--format", help="Print a table or json.")]
 
 
 @app.command("required-a")
@@ -41,7 +43,7 @@ def required_a(
     noise: Noise = None,
     matrix: Matrix = None,
     classes: Classes = None,
-    q: Annotated[float, typer.Option(help="The power of AMSE.")] = 2.0,
+    q: Annotated[float, typer.Option(help="Set the exponent q of AMSE.")] = 2.0,
     how: Format = "table",
 ) -> None:
     """The least **a** with which AMSE and the JAL losses tolerate a noise."""

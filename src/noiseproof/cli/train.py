@@ -21,18 +21,23 @@ if TYPE_CHECKING:
     from noiseproof.cli.train_view import RunDisplay
     from noiseproof.train import Recipe, Record, RunOptions, RunPlan
 
-RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
-NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
+RECIPES = "Train a recipe DATASET/LOSS of the paper, or a loss with --data: cifar10/jal-ce, jal-ce."
+NOISES = (
+    "Add this label noise: symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or that "
+    "of a matrix's file."
+)
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES, autocompletion=recipes)]
 Noise = Annotated[str, typer.Option(help=NOISES, autocompletion=noises)]
-Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
+Seed = Annotated[int, typer.Option(help="Set the random seed of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, your own data."),
+    typer.Option(
+        metavar="PLACE", help="Train on your own data at this place; with a recipe DATASET/LOSS, the folder of data sets."
+    ),
 ]
-SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if they differ, count as clean."
+SOFT = "Train on these labels, or on the posterior.npz of an audit; the data's own, if they differ, count as clean."
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
-MODELS = "cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function."
+MODELS = "Train this network: cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function."
 Model = Annotated[str | None, typer.Option(help=MODELS, autocompletion=models)]
 Changes = Annotated[
     list[str] | None,
@@ -40,28 +45,42 @@ Changes = Annotated[
 ]
 TestSize = Annotated[
     float | None,
-    typer.Option(help="Hold out this share to test on, if the data have no test split."),
+    typer.Option(help="Hold out this share to test on, if the data contain no test split."),
 ]
-CLASS_WEIGHTS = "none, balanced, tempered, logit-adjustment, weights by class, yes:5,no:1; auto: what loss and labels need."
+CLASS_WEIGHTS = (
+    "Weight classes: none, balanced, tempered, logit-adjustment, yes:5,no:1; auto chooses what loss and labels need."
+)
 ClassWeight = Annotated[str | None, typer.Option(metavar="WEIGHTS", help=CLASS_WEIGHTS)]
-Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
-Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Workers = Annotated[int, typer.Option(help="Processes that decode image files, for each split.", min=0)]
+Profile = Annotated[
+    str, typer.Option(help="Follow the authors' code (paper-code), or the text where the two differ (paper-text).")
+]
+Out = Annotated[Path, typer.Option(help="Write each run into a folder of its own inside this folder.")]
+Device = Annotated[str, typer.Option(help="Compute on this device: auto, cpu, cuda or cuda:1.")]
+Workers = Annotated[int, typer.Option(help="Decode image files in this number of processes for each split.", min=0)]
 Threads = Annotated[
     int | None,
-    typer.Option(help="Threads of an operation on a CPU. Left out: one for a small network, all for others.", min=1),
+    typer.Option(help="Use this number of CPU threads; by default one for a small network, all for others.", min=1),
 ]
 Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Use CUDA graphs and the package's own kernels where possible.")]
-Deterministic = Annotated[bool, typer.Option("--deterministic", help="The same bits in every process on a GPU too; slower.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Compute the same bits in every process on a GPU too, more slowly.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Check and print the whole recipe and stop.")]
 Every = Annotated[int, typer.Option("--every", metavar="N", help="Print a line for every N-th epoch and the last.", min=1)]
-Checkpoint = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
+Checkpoint = Annotated[
+    float,
+    typer.Option(
+        "--checkpoint-every",
+        metavar="SECONDS",
+        help="Write a checkpoint after this time; 0 writes one after each epoch.",
+        min=0.0,
+    ),
+]
 Timeout = Annotated[
     float,
-    typer.Option(metavar="SECONDS", help="How long one of several processes waits for another.", min=1),
+    typer.Option(metavar="SECONDS", help="Wait this long for another of several processes.", min=1),
 ]
 DEFAULT_PROFILE = "paper-code"
 FIELDS_WITH_AN_OPTION = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}

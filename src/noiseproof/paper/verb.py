@@ -13,40 +13,50 @@ Tables = Annotated[
     str | None,
     typer.Argument(
         metavar="TABLE",
-        help="sym_asym, instance, human, ablation, agce_mae, agce_mae_all or real_world, or a figure: histogram, tsne, amse_a "
-        "or amse_q; several with commas; all tables but real_world if left out.",
+        help="Repeat these tables, or figures, separated by commas: sym_asym, instance, human, ablation, agce_mae, "
+        "agce_mae_all, real_world; histogram, tsne, amse_a, amse_q. By default all tables but real_world.",
     ),
 ]
-Dataset = Annotated[str | None, typer.Option(help="Only these data sets, with commas: cifar10, cifar100.")]
-Loss = Annotated[str | None, typer.Option(help="Only these losses: JAL-CE,CE.")]
-Noise = Annotated[str | None, typer.Option(help="Only these noises: symmetric, symmetric:0.8, human:worst, clean.")]
-Seeds = Annotated[str, typer.Option(help="How many of the paper's seeds, 123, 124, ..., or a list of seeds: 123,130.")]
+Dataset = Annotated[str | None, typer.Option(help="Repeat only these data sets, separated by commas: cifar10, cifar100.")]
+Loss = Annotated[str | None, typer.Option(help="Repeat only these losses: JAL-CE,CE.")]
+Noise = Annotated[str | None, typer.Option(help="Repeat only these noises: symmetric, symmetric:0.8, human:worst, clean.")]
+Seeds = Annotated[str, typer.Option(help="Use this number of the paper's seeds 123, 124, ..., or a list of seeds: 123,130.")]
 Data = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Folder of data sets, or $NOISEPROOF_DATA; without either nothing is trained.")
+    str | None,
+    typer.Option(metavar="DIR", help="Look for data sets in this folder; without it and $NOISEPROOF_DATA nothing is trained."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
+Out = Annotated[Path, typer.Option(help="Write each run into a folder of its own inside this folder.")]
 Records = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Results of runs as JSON lines; may be repeated. New ones are added to the first."),
+    typer.Option(
+        metavar="FILE",
+        help="Read results of runs from this file of JSON lines; may be repeated. New ones are added to the first.",
+    ),
 ]
-Figures = Annotated[Path, typer.Option(metavar="DIR", help="Where the figures that are named are drawn, as SVG and PNG.")]
+Figures = Annotated[Path, typer.Option(metavar="DIR", help="Draw the named figures into this folder, as SVG and PNG.")]
 Page = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Also write all results with the paper's numbers as one HTML file."),
+    typer.Option(metavar="FILE", help="Write all results with the paper's numbers into this HTML file, too."),
 ]
 OnlyPlan = Annotated[bool, typer.Option("--plan", help="Print what would be trained and how long it would take, and stop.")]
-Format = Annotated[str, typer.Option("--format", help="table, markdown, latex, json or csv.")]
-Minutes = Annotated[float | None, typer.Option(help="Start nothing that would not end in this time.", min=0.0)]
-Retry = Annotated[bool, typer.Option("--retry-diverged", help="Train those again that diverged.")]
+Format = Annotated[str, typer.Option("--format", help="Print a table, markdown, latex, json or csv.")]
+Minutes = Annotated[float | None, typer.Option(help="Start nothing that would not end within this number of minutes.", min=0.0)]
+Retry = Annotated[bool, typer.Option("--retry-diverged", help="Train runs again that diverged.")]
 Shard = Annotated[
-    str | None, typer.Option("--shard", metavar="PART/PARTS", help="One of several machines' share of the runs: 2/8.")
+    str | None, typer.Option("--shard", metavar="PART/PARTS", help="Train one of several machines' share of the runs: 2/8.")
 ]
-AtOnce = Annotated[int | None, typer.Option(help="Concurrent runs on a GPU, by default as many as fill an H200.", min=1)]
-Precision = Annotated[str | None, typer.Option(help="bf16, tf32 or float32; by default bf16, on a CPU float32.")]
-Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Engine = Annotated[str, typer.Option(help="local, or ray for the machines of a Ray cluster.")]
-Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, or auto; without it Ray starts on this machine.")]
+AtOnce = Annotated[
+    int | None, typer.Option(help="Train this number of runs concurrently on a GPU; by default as many as fill an H200.", min=1)
+]
+Precision = Annotated[str | None, typer.Option(help="Compute in bf16, tf32 or float32; by default bf16, on a CPU float32.")]
+Profile = Annotated[
+    str, typer.Option(help="Follow the authors' code (paper-code), or the text where the two differ (paper-text).")
+]
+Device = Annotated[str, typer.Option(help="Compute on this device: auto, cpu, cuda or cuda:1.")]
+Engine = Annotated[str, typer.Option(help="Train here (local), or on the machines of a Ray cluster (ray).")]
+Address = Annotated[
+    str | None, typer.Option(help="Connect to the Ray cluster at this address, or auto; by default Ray starts on this machine.")
+]
 
 
 def reproduce(
