@@ -110,8 +110,8 @@ def _lock_now(handle: int) -> bool:
 
 def _remove_abandoned(path: Path) -> None:
     """Remove the partial files of writers of ``path`` that were killed: those that live have a lock on theirs."""
-    for left in path.parent.glob(f".{glob.escape(_short_name(path.name))}.{'[0-9a-f]' * 8}"):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the file itself is there
+        for left in path.parent.glob(f".{glob.escape(_short_name(path.name))}.{'[0-9a-f]' * 8}"):
             handle = os.open(left, os.O_RDONLY)
             try:
                 if time.time() - os.fstat(handle).st_mtime > 0.1 and _lock_now(handle):
