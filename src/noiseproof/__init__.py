@@ -43,18 +43,8 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
     __all__ = ["__version__", "advice", "audit", "data", "fitting", "functional", "learners", "losses", "models", "noise"]
     __all__ += ["paper", "report", "sklearn", "statistics", "theory", "train"]
-    __all__ += [
-        "ELR",
-        "L1",
-        "advise",
-        "audit_labels",
-        "audit_probabilities",
-        "compare",
-        "fit",
-        "load",
-        "loss_for",
-        "report_runs",
-    ]
+    __all__ += ["ELR", "L1", "advise", "audit_labels", "audit_probabilities", "compare", "fit", "load", "loss_for"]
+    __all__ += ["report_runs"]
 else:
     _MODULES = ["advice", "audit", "data", "fitting", "functional", "learners", "losses", "models", "noise", "paper", "report"]
     _MODULES += ["sklearn", "statistics", "theory", "train"]
