@@ -52,9 +52,10 @@ check: lint types test
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 
-# The documentation, into site/index.html; a warning is an error. Its environment has torch for CPUs and no other framework.
+# The documentation, into site/index.html; a warning is an error. Its environment has torch for CPUs, no other framework, and no
+# compiled bytecode, a fifth of its size.
 docs: .venv-docs/.ready
-	$(DOCS)/sphinx-build -q -E -W --keep-going -b html docs site
+	PYTHONDONTWRITEBYTECODE=1 $(DOCS)/sphinx-build -q -E -W --keep-going -b html docs site
 
 # The wheel and the source distribution, into dist/.
 package: $(READY)
@@ -72,8 +73,8 @@ $(READY): pyproject.toml constraints.txt
 
 .venv-docs/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-docs
-	$(DOCS)/pip install --quiet --constraint constraints.txt $(CPU_TORCH) torch numpy
-	$(DOCS)/pip install --quiet --constraint constraints.txt --editable ".[lab,docs]"
+	$(DOCS)/pip install --quiet --no-compile --constraint constraints.txt $(CPU_TORCH) torch numpy
+	$(DOCS)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[lab,docs]"
 	@touch $@
 
 clean:
