@@ -137,7 +137,7 @@ def early_stopped(data: Data) -> Labels:
     inputs = data.x if data.x.dtype == np.uint8 else data.x.astype(np.float32)
     mask = held_out(data.given, VALIDATION)
     dataset = from_arrays(inputs[~mask], data.given[~mask], inputs[mask], data.given[mask], name="data")
-    wanted = from_arrays(data.x_test.astype(inputs.dtype), np.zeros(len(data.x_test), np.int64)).train
+    wanted: Any = from_arrays(data.x_test.astype(inputs.dtype), np.zeros(len(data.x_test), np.int64)).train
     recipe = own_recipe(dataset, "data", "ce", seed=SEED, gpu=False)
     validation: Any = dataset.test
     if inputs.dtype == np.uint8:  # with their one channel
