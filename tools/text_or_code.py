@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from paper_record import joined
 from results import RECORDS, REPEATED, folded, table
 
@@ -15,10 +17,10 @@ __all__ = ["where_they_differ"]
 HEAD = ("loss", "noise", "code → text", "paper", "ours, the code's values", "ours, the text's values")
 
 
-def where_they_differ() -> str:
+def where_they_differ(folder: Path = RECORDS) -> str:
     """Each cell that is measured with both, and what that shows; nothing where there is none."""
-    code = joined()
-    found = text_or_code(code, text_results(code, read_records(*(RECORDS / name for name in REPEATED))))
+    code = joined(folder)
+    found = text_or_code(code, text_results(code, read_records(*(folder / name for name in REPEATED))))
     if not found:
         return ""
     rows = [

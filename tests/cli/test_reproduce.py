@@ -224,7 +224,7 @@ def test_without_data_the_records_stay_as_they_are_and_the_page_is_written(digit
     assert file.read_text() == ""
     assert f"{(tmp_path / 'paper.html').stat().st_size} bytes in {tmp_path / 'paper.html'}" in result.stderr
     page = (tmp_path / "paper.html").read_text(encoding="utf-8")
-    assert "2 of 4</b>cells have results" in page
+    assert "different results, in 2 of 4 cells" in page
     assert "noiseproof train digits/ce --seed 123" in page.replace("<span>", "").replace("</span>", "")
 
 

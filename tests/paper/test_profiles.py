@@ -90,11 +90,14 @@ def test_the_words_count_what_agrees_with_either_and_name_what_agrees_with_neith
 @pytest.fixture
 def section(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(TOOLS))
-    where_they_differ = importlib.import_module("text_or_code").where_they_differ
+    text_or_code = importlib.import_module("text_or_code")
 
     def written(*records):
-        (tmp_path / "made.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        return where_they_differ([tmp_path / "made.jsonl"])
+        text_or_code.joined.cache_clear()
+        for name in text_or_code.REPEATED:
+            (tmp_path / name).write_text("")
+        (tmp_path / text_or_code.REPEATED[0]).write_text("".join(json.dumps(record) + "\n" for record in records))
+        return text_or_code.where_they_differ(tmp_path)
 
     return written
 

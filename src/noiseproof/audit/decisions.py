@@ -71,7 +71,7 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
             raise ReadError(where, f"the decision must be {', '.join(DECISIONS)} or nothing, got {excerpt(decision)!r}")
         if index in seen:
             raise ReadError(where, f"a second decision on example {index}")
-        if "given" in columns and numbers.get(row[columns["given"]]) != given[index]:
+        if "given" in columns and (decision or row[columns["given"]]) and numbers.get(row[columns["given"]]) != given[index]:
             said, has = excerpt(row[columns["given"]]), excerpt(classes[given[index]])
             raise ReadError(where, f"example {index} was given {said!r} when it was decided, and now is {has!r}: other data?")
         if not decision:

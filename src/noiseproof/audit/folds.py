@@ -274,7 +274,7 @@ def _joined(parts: list[tuple[NDArray[np.int64], HeldOutPredictions]], rows: int
 
 def _key(plan: CrossValidationPlan, recipe: Recipe, kept: NDArray[np.int64], soft: NDArray[np.float32] | None) -> str:
     first_names = {new: old for old, new in RENAMED_FIELDS.items()}  # so that folds of before are found
-    later = "data_options", "class_weight", "warm_epochs"  # which the folds of before had not, and an audit does not use
+    later = "data_options", "class_weight", "warm_epochs", "elr"  # which the folds of before had not, and an audit does not use
     fields = {name: value for name, value in recipe.as_dict().items() if name not in later}
     facts = {
         "stored": STORE_VERSION,
