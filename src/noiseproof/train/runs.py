@@ -252,7 +252,8 @@ class CheckpointError(ValueError):
 def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Replace the checkpoint: a reader finds the old one or the new one, never a part."""
     text = json.dumps(facts)
-    about = {"noiseproof": CHECKPOINT_FORMAT, "version": __version__, "facts": text, "sha256": _content_digest(tensors, text)}
+    digest = _content_digest(tensors, text, __version__)
+    about = {"noiseproof": CHECKPOINT_FORMAT, "version": __version__, "facts": text, "sha256": digest}
     write_tensors(folder / CHECKPOINT, tensors, about)
 
 
@@ -285,7 +286,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
             f"{path}: not a checkpoint of this version of noiseproof, which has format {CHECKPOINT_FORMAT}, not {found}"
             f"{read_by(found, int(CHECKPOINT_FORMAT), metadata.get('version'))}; move it away to start anew"
         )
-    if _content_digest(tensors, metadata["facts"]) != metadata.get("sha256"):
+    if _content_digest(tensors, metadata["facts"], metadata.get("version", "")) != metadata.get("sha256"):
         raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")
     try:
         return tensors, parse_json(metadata["facts"])
@@ -293,8 +294,9 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         raise CheckpointError(f"{path}: its facts are not JSON: {error}; move it away to start anew") from error
 
 
-def _content_digest(tensors: dict[str, Tensor], facts: str) -> str:
-    digest = hashlib.sha256(facts.encode())
+def _content_digest(tensors: dict[str, Tensor], facts: str, version: str) -> str:
+    """Of all that a checkpoint contains; those of before do not have a version."""
+    digest = hashlib.sha256((facts + version).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
