@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,7 @@ def _damage(path: Path, how: Dialect) -> str:
     """The first row with more or fewer cells than there are columns, with its line; nothing if there is none."""
     raw = io.BufferedReader(_Bounded(path)) if path.suffix.lower() == ".gz" else path.open("rb")
     with io.TextIOWrapper(raw, encoding=how.encoding, errors="replace", newline="") as file:
-        reader, line, count = csv.reader(file, delimiter=how.separator), 1, len(how.columns)
+        reader, line, count = csv.reader(_lines(file), delimiter=how.separator), 1, len(how.columns)
         try:
             for row in reader:
                 if row and len(row) != count:
@@ -95,6 +95,14 @@ def _damage(path: Path, how: Dialect) -> str:
         except csv.Error:
             return f"{path}:{line}: a row is longer than {in_bytes(limits.BLOCK_BYTES)}, or a quote is not closed"
     return ""
+
+
+def _lines(file: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a file; one that is longer than a block is no line."""
+    while line := file.readline(limits.BLOCK_BYTES):
+        if len(line) == limits.BLOCK_BYTES and not line.endswith("\n"):
+            raise csv.Error("the line is too long")
+        yield line
 
 
 class _Bounded(io.RawIOBase):
