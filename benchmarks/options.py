@@ -252,7 +252,7 @@ def line(folder: Path, key: Key) -> dict[str, Any]:
     facts: dict[str, Any] = {"set": name, "noise": noise, "seed": seed, "method": method, "rows": len(problem.x)}
     try:
         found = predictions(method, problem)
-    except Exception as error:
+    except Exception as error:  # a cell that fails is a line of the record, and the others go on
         return facts | {"error": f"{type(error).__name__}: {error}"[:200]}
     for of, (p, seconds) in found.items():
         right = p.argmax(1) == problem.y_test

@@ -352,7 +352,7 @@ def _loss(case: Case) -> AdvicePart:
 
 def _labels(folder: str) -> AdvicePart:
     value = f"those of the data, or the probabilities in {Path(folder) / POSTERIOR_FILE}, which fit and audit write"
-    reason = "as soft labels they need no early stopping, and led above it on every data set tried (docs/how_to/choosing.md)"
+    reason = "as soft labels they need no early stopping (docs/how_to/choosing.md says how far each went)"
     return AdvicePart("labels", value, reason, "records")
 
 

@@ -92,7 +92,7 @@ def _begin(parent: int, work: bytes) -> None:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    begin, arguments = pickle.loads(work)
+    begin, arguments = pickle.loads(work)  # of the process that started this one, through its pipe
     begin(*arguments)
 
 
