@@ -9,7 +9,9 @@ import pytest
 from noiseproof.data import DataError
 from noiseproof.io.files import BusyError, locked
 from noiseproof.learners import crossfit as module
-from noiseproof.learners.crossfit import LearnerTask, TaskStore, assign_folds, crossfit, load_learner
+from noiseproof.learners import store
+from noiseproof.learners.crossfit import assign_folds, crossfit
+from noiseproof.learners.store import LearnerTask, TaskStore, load_learner
 
 LEARNERS = ["logistic-0.01", "neighbours-40"]
 
@@ -108,7 +110,7 @@ def test_a_process_is_started_only_for_work_that_is_worth_it(data, tmp_path, mon
 
 
 def stored_arrays(path):
-    arrays, _ = module.read_tensors(path)
+    arrays, _ = store.read_tensors(path)
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -180,7 +182,7 @@ def test_progress_counts_the_tasks(data, tmp_path):
 
 def test_a_full_disk_loses_nothing(data, tmp_path, monkeypatch):
     whole = run(data, tmp_path / "whole")
-    write, left = module.write_whole, [3]
+    write, left = store.write_whole, [3]
 
     def full(path, content):
         left[0] -= 1
@@ -188,7 +190,7 @@ def test_a_full_disk_loses_nothing(data, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         write(path, content)
 
-    monkeypatch.setattr(module, "write_whole", full)
+    monkeypatch.setattr(store, "write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         run(data, tmp_path / "other")
     monkeypatch.undo()

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from noiseproof.audit.noise_model import NoiseModel
 from noiseproof.fitting.verdict import Leader, Leaderboard
-from noiseproof.learners.crossfit import SPECS, CrossFit
+from noiseproof.learners.catalog import SPECS
+from noiseproof.learners.crossfit import CrossFit
 
 MODEL = "model"
 MODEL_DESCRIPTION = "the learners as the noise model combines them"

@@ -26,7 +26,8 @@ from noiseproof.fitting.verdict import Leader, Leaderboard, Verdict
 from noiseproof.io.files import checksum, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_by, read_json
 from noiseproof.learners.base import Learner
-from noiseproof.learners.crossfit import SPECS, load_learner, read_tensors
+from noiseproof.learners.catalog import SPECS
+from noiseproof.learners.store import load_learner, read_tensors
 from noiseproof.version import __version__
 
 if TYPE_CHECKING:

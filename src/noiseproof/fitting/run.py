@@ -31,8 +31,9 @@ from noiseproof.io.cluster import Cluster
 from noiseproof.io.files import checksum, claimed
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
-from noiseproof.learners.catalog import LEARNERS, default_learners
-from noiseproof.learners.crossfit import PARTIAL, SPECS, CrossFit, Stage, assign_folds, limited_threads, load_learner
+from noiseproof.learners.catalog import LEARNERS, SPECS, default_learners
+from noiseproof.learners.crossfit import CrossFit, Stage, assign_folds, limited_threads
+from noiseproof.learners.store import PARTIAL, load_learner
 from noiseproof.version import __version__
 
 Engine = Literal["local", "ray"]

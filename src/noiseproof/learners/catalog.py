@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from noiseproof.learners import linear, neighbours, network, trees
 from noiseproof.learners.base import Arrays, ClassWeight, Learner
 
-__all__ = ["LEARNERS", "PLAIN", "QUICK", "LearnerSpec", "default_learners"]
+__all__ = ["LEARNERS", "PLAIN", "QUICK", "SPECS", "LearnerSpec", "default_learners"]
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ def _plain_boosting_seconds(rows: int, columns: int, classes: int) -> float:
 
 PLAIN = _plain()
 """What one would train without a second thought, with scikit-learn's settings: models are compared with it"""
+SPECS = {**LEARNERS, **PLAIN}
 QUICK = ("logistic-0.001", "logistic-0.01", "rbf-0.1", "neighbours-40", "forest-3", "forest-10", "cnn")
 """The learners that cost least for what they are worth"""
 
