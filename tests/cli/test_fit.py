@@ -41,7 +41,7 @@ def place(tmp_path_factory):
 def test_the_verdict_is_printed_with_what_to_do_next(place):
     printed = (place / "printed.txt").read_text(encoding="utf-8")
     assert "train: 160 rows, 2 classes" in printed
-    assert re.search(r"At least about \d+\.\d % of the labels are wrong \(95 % interval", printed)
+    assert re.search(r"About \d+\.\d % of the labels are wrong \(95 % interval", printed)
     assert "On correct labels, estimated without them" in printed
     assert "plain training, logistic regression" in printed
     assert "next: noiseproof predict" in printed

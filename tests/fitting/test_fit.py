@@ -101,14 +101,15 @@ def test_the_leaderboard_has_every_learner_plain_training_and_the_model(model):
 
 def test_the_verdict_compares_the_model_with_plain_training_in_a_few_lines(model):
     lines = str(model).splitlines()
-    assert 7 <= len(lines) <= 10
-    assert lines[1].startswith("At least about")
-    assert lines[2].startswith("On correct labels")
-    assert lines[3].split() == ["accuracy", "balanced", "accuracy", "AUC"]
-    assert lines[4].split()[0] == "model"
-    assert lines[5].startswith("  gradient boosting")
-    assert all(line.count(" to ") == 3 for line in lines[4:6])
-    assert "plain training, gradient boosting" in lines[6]
+    assert 8 <= len(lines) <= 11
+    assert lines[1].startswith("About ")
+    assert lines[2] == "Errors that the features predict are not counted."
+    assert lines[3].startswith("On correct labels")
+    assert lines[4].split() == ["accuracy", "balanced", "accuracy", "AUC"]
+    assert lines[5].split()[0] == "model"
+    assert lines[6].startswith("  gradient boosting")
+    assert all(line.count(" to ") == 3 for line in lines[5:7])
+    assert "plain training, gradient boosting" in lines[7]
 
 
 def test_the_interval_of_the_gain_contains_it_and_is_narrower_than_those_of_the_accuracies(model):
@@ -481,10 +482,11 @@ def test_an_interval_from_0_says_that_all_labels_may_be_right_whether_few_or_man
     for rate, said in (
         (Estimate(0.01, 0.0, 0.05), "Nothing speaks for wrong labels (at most 5.0 %, unless the features predict the errors)"),
         (Estimate(0.08, 0.0, 0.4), "Labels may be wrong, or all of them right: 8.0 % look wrong (95 % interval 0.0"),
-        (Estimate(0.08, 0.01, 0.4), "At least about 8.0 % of the labels are wrong (95 % interval 1.0 % to 40.0 %); 9 are"),
+        (Estimate(0.08, 0.01, 0.4), "About 8.0 % of the labels are wrong (95 % interval 1.0 % to 40.0 %); 9 are flagged."),
     ):
         verdict = replace(model.verdict, rate=rate, flagged=9)
         assert verdict.lines[1].startswith(said)
+        assert verdict.lines[2].startswith("Errors that the features predict") == verdict.noisy
         assert fit_page(replace(model, verdict=verdict)).count(f"<h1>{verdict.headline}") == 1
 
 

@@ -57,7 +57,7 @@ def test_clean_labels_get_a_page_that_says_so():
     page = fit_page(model, dataset)
     assert not model.verdict.noisy
     assert f"<h1>{model.verdict.headline}.</h1>" in page
-    assert "At least about" not in page
+    assert "of the labels are wrong" not in page
     none = replace(model, verdict=replace(model.verdict, rate=Estimate(0.0, 0.0, 0.02), flagged=0))
     assert "<h1>Nothing speaks for wrong labels.</h1>" in fit_page(none, dataset)
 

@@ -14,6 +14,7 @@ from noiseproof.learners.crossfit import left_out
 MAX_CLASSES_NAMED, MAX_ROWS_NAMED = 3, 5
 SUFFERS = 0.1
 """By how much less than the mean the recall of a class is for the verdict to name it"""
+UNSEEN = "Errors that the features predict are not counted."
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ class Verdict:
         >>> found = Verdict("table", 100, ("no", "yes"), rate, 9, model, plain, (0.9, 0.9), (3,), (0.03, 0.1))
         >>> print(found)
         table: 100 rows, 2 classes
-        At least about 10.0 % of the labels are wrong (95 % interval 6.0 % to 14.0 %); 9 are flagged.
+        About 10.0 % of the labels are wrong (95 % interval 6.0 % to 14.0 %); 9 are flagged.
+        Errors that the features predict are not counted.
         On correct labels, estimated without them, in % with 95 % intervals:
                                accuracy
           model                90.0 (88.0 to 92.0)
@@ -178,14 +180,14 @@ class Verdict:
     def lines(self) -> list[str]:
         """The verdict in a few lines, of which some are a table."""
         head = f"{short_name(self.data)}: {self.rows:,} rows, {len(self.classes):,} classes"
-        labels, *more = self.sentences
+        labels = self._labels()
         title = "On correct labels, estimated without them, in % with 95 % intervals:"
-        return [head, labels, title, *self._table(), *more]
+        return [head, *labels, title, *self._table(), *self.sentences[len(labels) :]]
 
     @property
     def sentences(self) -> list[str]:
         """The verdict without its table: on the labels, the gain, classes that suffer, where to look first."""
-        found = [self._labels()]
+        found = self._labels()
         if self.plain is not None and self.gain is not None:
             found.append(self._gain(self.plain, self.gain))
         if self.model.test_accuracy is not None:
@@ -204,17 +206,17 @@ class Verdict:
     def headline(self) -> str:
         """What the labels are like, in a few words."""
         if self.noisy:
-            return f"At least about {percent(self.rate.value)} of the labels are wrong"
+            return f"About {percent(self.rate.value)} of the labels are wrong"
         doubtful = self.rate.value >= MIN_RATE_WARNED
         return "Labels may be wrong, or all of them right" if doubtful else "Nothing speaks for wrong labels"
 
-    def _labels(self) -> str:
+    def _labels(self) -> list[str]:
         interval = f"95 % interval {percent(self.rate.low)} to {percent(self.rate.high)}"
         if self.noisy:
-            return f"{self.headline} ({interval}); {self.flagged:,} are flagged."
+            return [f"{self.headline} ({interval}); {self.flagged:,} are flagged.", UNSEEN]
         if self.rate.value >= MIN_RATE_WARNED:
-            return f"{self.headline}: {percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged."
-        return f"{self.headline} (at most {percent(self.rate.high)}, unless the features predict the errors)."
+            return [f"{self.headline}: {percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged."]
+        return [f"{self.headline} (at most {percent(self.rate.high)}, unless the features predict the errors)."]
 
     @property
     def gains(self) -> bool:
