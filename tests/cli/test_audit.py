@@ -353,7 +353,9 @@ def test_decisions_make_data_to_train_on(kind):
             ("mine.npz", "--probabilities", "logits.npy"),
             "logits.npy: each row of probabilities must be at least 0 and sum to 1",
         ),
-        (("mine.npz", "--probabilities", "p.txt"), "p.txt: probabilities are read from .npy, .npz, .csv, got '.txt'"),
+        (("mine.npz", "--probabilities", "mine.txt"), "mine.txt: probabilities are read from .npy, .npz, .csv, got '.txt'"),
+        (("mine.npz", "--probabilities", "none"), "error: none: no such file or folder"),
+        (("mine.npz", "--labels", "none"), "error: none: no such file or folder"),
         (
             ("mine.npz", "--probabilities", "two.npz"),
             "two.npz: which array has the probabilities? FILE#NAME says it; it has a, b",
@@ -391,6 +393,7 @@ def test_what_is_wrong_is_said_in_one_line(words, message):
     np.savez("nan.npz", x=np.full((ROWS, 2), np.nan), y=GIVEN)
     np.savez("one.npz", x=features(), y=np.zeros(ROWS, int))
     np.savez("lengths.npz", x=features(), y=GIVEN[:-1])
+    Path("mine.txt").touch()
     done = audit(*words)
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: ")

@@ -168,6 +168,8 @@ def test_labels_of_another_set_are_noticed(tmp_path):
 def test_missing_and_unknown_files_say_so(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"gone\.npy"):
         noise.load_labels(tmp_path / "gone.npy")
+    with pytest.raises(FileNotFoundError, match="gone: no such file or folder"):
+        noise.load_labels(tmp_path / "gone")
     (tmp_path / "labels.xls").touch()
     with pytest.raises(ValueError, match=r"labels are read from \.npy, \.npz, \.json, \.csv, \.pt, got '\.xls'"):
         noise.load_labels(tmp_path / "labels.xls")

@@ -61,12 +61,18 @@ def test_a_rate_that_is_none_is_refused(text, message):
         ("0.4", "noise has a kind and a rate, such as symmetric:0.4, got '0.4'"),
         ("label", "did you mean 'labels:FILE'[?]"),
         ("non", "did you mean 'none'[?]"),
-        ("salt", "salt: a transition matrix is read from .npy, .csv, .json, got 'no suffix'"),
+        ("salt", "salt: no such file or folder"),
     ],
 )
 def test_an_unknown_noise_is_refused_with_a_near_one(text, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         NoiseSpec.parse(text).matrix(3)
+
+
+def test_a_file_that_is_no_matrix_is_refused_by_its_suffix(tmp_path):
+    (tmp_path / "salt").touch()
+    with pytest.raises(ValueError, match=r"salt: a transition matrix is read from .npy, .csv, .json, got 'no suffix'"):
+        NoiseSpec.parse(str(tmp_path / "salt")).matrix(3)
 
 
 @pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 10**30])

@@ -231,6 +231,13 @@ def _locked_folder(folder: Path, stack: contextlib.ExitStack) -> tuple[list[Path
             time.sleep(KILLED_SECONDS / 50)
 
 
+def wrong_suffix(path: Path, what: str, suffixes: Iterable[str]) -> OSError | ValueError:
+    """The error for a file that none of the suffixes fits: first of all that it is not there, where it is not."""
+    if not path.exists():
+        return FileNotFoundError(f"{path}: no such file or folder")
+    return ValueError(f"{path}: {what} read from {', '.join(suffixes)}, got {path.suffix or 'no suffix'!r}")
+
+
 def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
     """The path of a file; a relative one is looked for in ``root``, then here. The error names ``what`` and the ``way`` out."""
     path = Path(file).expanduser()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table
-from noiseproof.io.files import ReadError, checksum, file_and_name, label_hash, write_whole
+from noiseproof.io.files import ReadError, checksum, file_and_name, label_hash, write_whole, wrong_suffix
 from noiseproof.io.text import cell, csv_rows, excerpt, read_by, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, rows_of_numbers
@@ -63,7 +63,7 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
     if path.suffix not in LABEL_READERS:
         load_plugins()
     if path.suffix not in LABEL_READERS:
-        raise ValueError(f"{path}: labels are read from {', '.join(LABEL_READERS)}, got {path.suffix or 'no suffix'!r}")
+        raise wrong_suffix(path, "labels are", LABEL_READERS)
     try:
         array = _as_array(path, LABEL_READERS[path.suffix](path, name))
     except ReadError as error:
@@ -521,7 +521,7 @@ def read_matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz
     """
     path, name = file_and_name(text)
     if path.suffix not in suffixes:
-        raise ValueError(f"{path}: {what} are read from {', '.join(suffixes)}, got {path.suffix or 'no suffix'!r}")
+        raise wrong_suffix(path, f"{what} are", suffixes)
     if path.suffix == ".csv":
         return read_table(path)
     if path.suffix == ".npy":

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.checks import check_integer, check_range
 from noiseproof.io.arrays import read_npy, read_table
-from noiseproof.io.files import ReadError, label_hash
+from noiseproof.io.files import ReadError, label_hash, wrong_suffix
 from noiseproof.io.text import csv_rows, excerpt, read_json
 from noiseproof.keyed_random import random_keys, random_uniform
 
@@ -344,9 +344,7 @@ def from_file(path: str | Path) -> LabelNoise:
             raise ValueError(f"{path}: not the folder of an audit, it has no {TRANSITION}; 'noiseproof audit' makes one")
         path = path / TRANSITION
     if path.suffix not in MATRIX_FILES:
-        raise ValueError(
-            f"{path}: a transition matrix is read from {', '.join(MATRIX_FILES)}, got {path.suffix or 'no suffix'!r}"
-        )
+        raise wrong_suffix(path, "a transition matrix is", MATRIX_FILES)
     try:
         return LabelNoise(MATRIX_FILES[path.suffix](path), "file", {"file": path.name})
     except ReadError as error:
