@@ -126,8 +126,8 @@ def test_a_run_resumes_in_its_warm_start_and_after_it_to_the_same_numbers(stop, 
 def test_auto_weights_a_minority_class_for_a_loss_that_collapses_and_changes_nothing_else():
     recipe = Recipe(dataset="pets", loss="jal-ce", class_weight="auto", epochs=30, optimiser="adam", lr=2e-3)
     found = resolve_auto(recipe, with_noise(dataset((400, 30)), recipe))
-    assert (found.class_weight, found.warm_epochs) == ("tempered", 3)
-    chosen = "tempered class weights, and 3 epochs of cross entropy first."
+    assert (found.class_weight, found.warm_epochs) == ("tempered", 9)
+    chosen = "tempered class weights, and 9 of 30 epochs of cross entropy first."
     assert found.why == (f"class imbalance of 1:13.3, in which this loss may collapse: {chosen}",)
     for same in (override(recipe, {"loss": "ce"}), override(recipe, {"loss": "noiseproof:JALCE"})):
         assert resolve_auto(same, with_noise(dataset((400, 30)), same)) == override(same, {"class_weight": None})
@@ -140,6 +140,27 @@ def test_auto_weights_a_minority_class_for_a_loss_that_collapses_and_changes_not
     }
     assert recalls[None] == [1, 0]
     assert min(recalls["auto"]) > 0.7
+
+
+@pytest.mark.parametrize(("loss", "warm"), [("truncated-gce", 15), ("anl-fl", 15), ("ece", 27), ("ce+lc", 27), ("mae", 9)])
+def test_auto_starts_a_loss_that_cannot_learn_from_scratch_longer(loss, warm):
+    recipe = Recipe(dataset="pets", loss=loss, class_weight="auto", epochs=30)
+    found = resolve_auto(recipe, with_noise(dataset((400, 30)), recipe))
+    assert (found.class_weight, found.warm_epochs) == ("tempered", warm)
+    fault = "memorises wrong labels" if warm == 27 else "may collapse"
+    assert found.why[0].endswith(f"{fault}: tempered class weights, and {warm} of 30 epochs of cross entropy first.")
+
+
+def test_truncated_gce_finds_all_of_ten_classes_of_which_one_is_a_minority():
+    """Its rows whose label is not likely yet have no gradient: after a tenth of the epochs of cross entropy it lost classes."""
+    generator = np.random.default_rng(0)
+    labels, centres = np.repeat(np.arange(10), [60] * 9 + [6]), generator.normal(size=(10, 10))
+    centres *= 3 / np.linalg.norm(centres, axis=1, keepdims=True)
+    inputs = (centres[labels] + generator.normal(size=(len(labels), 10))).astype(np.float32)
+    data = from_arrays(inputs, labels, inputs, labels, name="ten")
+    adam = {"epochs": 100, "optimiser": "adam", "lr": 2e-3, "model_options": {"hidden": [64]}, "standardise": True}
+    recipe = Recipe(dataset="ten", loss="truncated-gce", class_weight="auto", **adam)
+    assert min(train(recipe, with_noise(data, recipe)).record.result["accuracy_by_class"]) > 0.5
 
 
 def test_both_autos_are_chosen_together():

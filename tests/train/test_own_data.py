@@ -192,8 +192,14 @@ def pixels(generator):
         (lambda generator: generator.integers(0, 256, (100, 1)), False),
         (lambda generator: np.float32([3e38, -3e38])[generator.integers(0, 2, (100, 3))], True),
         (lambda generator: np.zeros((100, 3)), False),
+        (lambda generator: generator.normal(size=(100, 32)) * np.linspace(1, 5, 32), True),
+        (lambda generator: np.c_[generator.normal(size=(100, 31)), np.full(100, 7.0)] + np.arange(32), True),
+        (lambda generator: generator.normal(size=(100, 32)) * 10.0 ** np.linspace(0, 3, 32), False),
     ],
-    ids=["pixels", "in [0, 1]", "answers 1 to 5", "continuous", "with a number", "percent and yes or no", "one", "far", "none"],
+    ids=[
+        *("pixels", "in [0, 1]", "answers 1 to 5", "continuous", "with a number", "percent and yes or no"),
+        *("one", "far", "none", "embedding", "with a constant", "many scales"),
+    ],
 )
 def test_columns_of_one_kind_get_a_global_scale(columns, one):
     data = from_arrays(columns(np.random.default_rng(0)).astype(np.float32), np.arange(100) % 2)

@@ -29,6 +29,8 @@ MIN_BLOCK_COLUMNS = 16
 """So many columns of numbers called PREFIX0, PREFIX1, ... are one embedding, which keeps its geometry"""
 MAX_BLOCK_SPREAD, MAX_BLOCK_RANGE = 10.0, 100.0
 """Ratios of the columns' standard deviations, of nine tenths to a tenth and of the largest to the smallest, in an embedding"""
+EMBEDDING_ROWS = 4096
+"""Rows of an array whose deviations say whether it is an embedding"""
 LEFT_OUT = ("all different", "names the rows", "as asked", IMAGES_LEFT_OUT)
 """Why columns are left out that are no pixels either"""
 MAX_PIXEL_VALUES, ROWS_AT_ONCE = 256, 256
@@ -353,6 +355,24 @@ def of_one_kind(values: Any) -> bool:
         if len(found) > MAX_PIXEL_VALUES:
             return False
     return True
+
+
+def of_one_embedding(values: NDArray[Any]) -> bool:
+    """Whether all columns may be the numbers of one embedding: there are many, on about the same scale.
+
+    Args:
+        values: An array ``[N, D]``.
+
+    Returns:
+        True if they may; standardising each by itself would then undo their geometry.
+
+    >>> x = np.random.default_rng(0).normal(size=(50, 32))
+    >>> of_one_embedding(x * np.linspace(1, 5, 32)), of_one_embedding(x * 10.0 ** np.arange(32)), of_one_embedding(x[:, :8])
+    (True, False, False)
+    """
+    spreads = values[:: -(-len(values) // EMBEDDING_ROWS)].std(0, dtype=np.float64)
+    spreads = spreads[spreads > 0]
+    return len(spreads) >= MIN_BLOCK_COLUMNS and _has_shared_scale(spreads)
 
 
 def _block_columns(frame: Frame, columns: Sequence[Column]) -> dict[str, str]:

@@ -32,8 +32,14 @@ ClassWeight = str | Mapping[str, float] | None
 CHOICES = ("auto", "balanced", "tempered", "logit-adjustment")
 IMBALANCE = 1.5
 """Times as many labels of the most frequent class as of the rarest from which on ``auto`` weights classes"""
-WITHOUT_COLLAPSE = ("ce", "fl", "ece", "efl", "ce+lc")
-"""Losses that predict a minority class without weights: docs/how_to/train.md contains the measurements"""
+WITHOUT_COLLAPSE = ("ce", "fl")
+"""Losses that predict a minority class without weights: docs/benchmarks/class_imbalance.md contains the measurements"""
+WARM_SHARE = 0.3
+"""Of the epochs, how many minimise cross entropy first where classes are weighted"""
+MEMORISING = ("ece", "efl", "ce+lc")
+"""Losses that memorise wrong labels faster than cross entropy"""
+WARM_SHARES = {**dict.fromkeys(("truncated-gce", "anl-ce", "anl-fl"), 0.5), **dict.fromkeys(MEMORISING, 0.9)}
+"""The share for losses that need a longer start: the first three learn little from a label that is not predicted yet"""
 
 
 def check_class_weight(value: Any) -> ClassWeight:
@@ -175,13 +181,14 @@ def choose_class_weight(loss: str, counts: ArrayLike, epochs: int) -> tuple[Clas
         "tempered", how many epochs to start with on cross entropy, and the reason; or None, 0 and no reason.
 
     >>> choose_class_weight("jal-ce", [90, 10], 100)[:2], choose_class_weight("jal-ce", [50, 50], 100)[:2]
-    (('tempered', 10), (None, 0))
+    (('tempered', 30), (None, 0))
     """
     counts = np.asarray(counts, np.float64)
     present = counts[counts > 0]
     if len(present) < 2 or present.max() < IMBALANCE * present.min() or loss in WITHOUT_COLLAPSE or ":" in loss:
         return None, 0, ""
-    warm = epochs // 10
-    start = f", and {warm} epochs of cross entropy first" if warm else ""
-    ratio = f"class imbalance of 1:{present.max() / present.min():.3g}, in which this loss may collapse"
+    warm = round(epochs * WARM_SHARES.get(loss, WARM_SHARE))
+    start = f", and {warm} of {epochs} epochs of cross entropy first" if warm else ""
+    fault = "memorises wrong labels" if loss in MEMORISING else "may collapse"
+    ratio = f"class imbalance of 1:{present.max() / present.min():.3g}, in which this loss {fault}"
     return "tempered", warm, f"{ratio}: tempered class weights{start}."

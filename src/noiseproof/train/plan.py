@@ -13,7 +13,7 @@ import torch
 
 from noiseproof.data import Dataset, Split, common_size, open_dataset
 from noiseproof.data.opening import DataOptions
-from noiseproof.data.table_encoder import of_one_kind
+from noiseproof.data.table_encoder import of_one_embedding, of_one_kind
 from noiseproof.losses import find_loss
 from noiseproof.theory.choice import AUTO
 from noiseproof.train.network import check_model
@@ -83,8 +83,8 @@ def own_recipe(
 ) -> Recipe:
     """The default recipe for data of your own, with a cosine schedule and the defaults of the loss.
 
-    features           standardised, unless the encoder of a table has scaled them; MLP 256-256, Adam 2e-3, 100 epochs,
-                       batch 128
+    features           standardised, unless the encoder of a table has scaled them, all columns together where they are
+                       pixels or an embedding; MLP 256-256, Adam 2e-3, 100 epochs, batch 128
     images in memory,  ResNet-18, SGD 0.01, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128;
     small image files  fewer than 4,000 with Adam 2e-3 instead of SGD, L2 and clip
     other image files  ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
@@ -138,7 +138,10 @@ def own_recipe(
 
 
 def _is_of_one_kind(split: Split) -> bool:
-    return split.channels is None and not split.scaled and of_one_kind(split.inputs.reshape(len(split), -1))
+    if split.channels is not None or split.scaled:
+        return False
+    columns = split.inputs.reshape(len(split), -1)
+    return of_one_kind(columns) or of_one_embedding(columns)
 
 
 def _for_files(dataset: Dataset, size: SizeOption, count: int) -> dict[str, Any]:
