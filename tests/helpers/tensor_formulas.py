@@ -1,8 +1,8 @@
 """The papers' formulas on rows of float64 logits, in torch, so that autograd gives their slopes; written without the library.
 
-``rows(name, z, y, **parameters)`` is the loss of each row of ``z [N, K]`` for its label in ``y [N]``. A class at -inf is left
-out of every sum, and K stays the number of columns. What a paper's code takes for a constant is one: ``detach_focal``, the
-weight of DFT, the factors of JNPL.
+``rows(name, z, y, **parameters)`` is the loss of each row of ``z [N, K]`` for its label in ``y [N]``; of a head, ``z [N, D]``
+are features. A class at -inf is left out of every sum, and K stays the number of columns. What a paper's code takes for a
+constant is one: ``detach_focal``, the weight of DFT, the factors of JNPL.
 """
 
 import math
@@ -136,6 +136,22 @@ SINGLE = {
     "nl": lambda r, complement: -torch.log(without(r, complement)),
     "jnpl": jnpl,
 }
+
+
+def student(v, y, base, means, root_freedom, margin, lam, training, **parameters):
+    """A base loss of the densities of a Student's t distribution per class, and how far the label's mean is."""
+    width = v.shape[1]
+    v, means = v / v.norm(dim=1, keepdim=True), means / means.norm(dim=1, keepdim=True)
+    distance = (v[:, None] - means).square().sum(2) / 2
+    label = torch.nn.functional.one_hot(y, len(means)).double()
+    freedom, size = root_freedom**2 + 0.1, math.log(width)
+    power = (freedom + size) / 2
+    scale = torch.exp(torch.lgamma(power) - torch.lgamma(freedom / 2)) / freedom ** (size / 2)
+    density = scale * (1 + distance * (1 + margin * label * training) / freedom) ** -power
+    return rows(base, density / density.norm(dim=1, keepdim=True), y, **parameters) + lam * (distance * label).sum(1)
+
+
+HEADS = {"lt", "lt-apl"}
 NAMES_OF = {"negative-ls": {"r": "r_"}}
 """Parameters that are called like the rows here"""
 PAIRS = {
@@ -150,6 +166,8 @@ PAIRS = {
 
 def rows(name, z, y, **parameters):
     """The loss of each row."""
+    if name in HEADS:
+        return student(z, y, **parameters)
     if name in PAIRS:
         first, second, fixed = PAIRS[name]
         given = {**parameters, **fixed}

@@ -14,8 +14,8 @@ from tests.helpers.cases import ENTRIES, build
 HELPER = Path(__file__).resolve().parents[1] / "helpers" / "loss_fuzz.py"
 
 
-def test_every_loss_of_logits_has_a_formula():
-    assert set(ENTRIES) - set(loss_fuzz.LOSSES) == {"lt", "lt-apl"}  # heads, of features
+def test_every_loss_has_a_formula():
+    assert set(ENTRIES) == set(loss_fuzz.LOSSES)
 
 
 @pytest.mark.parametrize("number", range(0, 200, 25))
@@ -25,9 +25,17 @@ def test_random_calls_are_right(number):
 
 
 def test_a_wrong_formula_is_noticed(monkeypatch):
+    """One of logits, and one of features and what is learned."""
     monkeypatch.setitem(tensor_formulas.SINGLE, "mae", lambda r, scale: 1.001 * scale * (1 - r.at(r.p)))
     monkeypatch.setattr(loss_fuzz, "LOSSES", ["mae"])
     assert sum(bool(loss_fuzz.one(number)[0]) for number in range(40)) > 10
+    right = tensor_formulas.student
+    for wrong in ({"lam": 0.011}, {"margin": 0.12}):
+        monkeypatch.setattr(
+            tensor_formulas, "student", lambda *given, wrong=wrong, **named: right(*given, **{**named, **wrong})
+        )
+        monkeypatch.setattr(loss_fuzz, "LOSSES", ["lt"])
+        assert sum(bool(loss_fuzz.one(number)[0]) for number in range(40)) > 10
     z = torch.zeros(1, 4, dtype=torch.float64)
     assert build("ce", 4)(z, torch.tensor([0])) == tensor_formulas.rows("ce", z, torch.tensor([0]))
 
