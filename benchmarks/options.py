@@ -13,8 +13,9 @@ agree:WARMUP[:RULE]    after so many epochs only examples count whose given labe
 peer:ALPHA             peer loss (Liu and Guo, ICML 2020): minus ALPHA times the loss of random logits and random labels
 
 Losses with numbers: ``dpd:BETA`` density-power divergence (Basu et al., 1998), ``bt:T1:T2`` bi-tempered (Amid et al.,
-NeurIPS 2019), ``gla:Q`` GCE of logits to which the log of the given labels' frequencies is added. ``ce-early`` is cross entropy
-stopped by its loss on a held-out fifth of the given labels.
+NeurIPS 2019), ``gla:Q`` GCE of logits to which the log of the given labels' frequencies is added, ``lace`` cross entropy of
+these, and ``wce`` cross entropy with tempered class weights. ``ce-early`` is cross entropy stopped by its loss on a held-out
+fifth of the given labels.
 
 Each run is also evaluated with exponential moving averages of its weights, whose cost is recorded apart. ``--choose`` runs the
 settings to choose among, on seeds 11 and 12 of every second set; the report is of seeds 1, 2 and 3.
@@ -43,7 +44,7 @@ from noiseproof.data import Split, from_arrays
 from noiseproof.losses import create_loss
 from noiseproof.train import RunOptions, own_recipe, with_noise
 from noiseproof.train.batch_loader import Batch
-from noiseproof.train.class_weights import AdjustedLogits
+from noiseproof.train.class_weights import AdjustedLogits, training_loss
 from noiseproof.train.engine import EngineInputs, PlainEngine, precision_of
 from noiseproof.train.network import logits_of
 from noiseproof.train.record import environment
@@ -58,6 +59,7 @@ MARGINAL_MOMENTUM = 0.9
 LEAST_P = 1e-4
 """Early-learning regularisation clips probabilities below at it, as its authors' code does"""
 TO_CHOOSE = ("ce", "ce+elr:3:0.7", "ce+elr:7:0.7", "ce+agree:5", "ce+agree:10", "ce+agree:5:prior")
+WEIGHTED = {"wce": "tempered", "lace": "logit-adjustment"}
 Loss = Callable[[Tensor, Tensor], Tensor]
 Key = tuple[str, str, int, str]
 Cells = dict[tuple[str, str, int], dict[str, float]]
@@ -165,6 +167,8 @@ def loss_of(text: str, labels: Tensor, classes: int) -> Loss:
         return lambda logits, target: bi_tempered(logits, target, values[0], values[1])
     if name == "gla":
         return AdjustedLogits(create_loss("gce", q=values[0]), torch.bincount(labels, minlength=classes))
+    if name in WEIGHTED:
+        return training_loss(create_loss("ce"), WEIGHTED[name], torch.bincount(labels, minlength=classes))
     return create_loss(name)
 
 

@@ -36,6 +36,16 @@ def test_density_power_lies_between_cross_entropy_and_the_squared_error(options,
     torch.testing.assert_close(options.density_power(logits, target, 1e-6), F.cross_entropy(logits, target), atol=1e-4, rtol=0)
 
 
+def test_weighted_losses_are_cross_entropy_with_weights_and_of_adjusted_logits(options, rows):
+    logits, target = rows
+    labels = torch.tensor([0] * 8 + [1] * 4 + [2] * 2 + [3] * 2)
+    weights = torch.tensor([1 / 8, 1 / 4, 1 / 2, 1 / 2], dtype=torch.float64) ** 0.75
+    expected = F.cross_entropy(logits, target, weight=weights)
+    torch.testing.assert_close(options.loss_of("wce", labels, 4)(logits, target).double(), expected, rtol=1e-6, atol=0)
+    expected = F.cross_entropy(logits + torch.log(torch.bincount(labels) / 16), target)
+    torch.testing.assert_close(options.loss_of("lace", labels, 4)(logits, target).double(), expected, rtol=1e-6, atol=0)
+
+
 def test_bi_tempered_tends_to_cross_entropy_and_has_the_gradient_of_its_values(options, rows):
     logits, target = rows
     near = options.bi_tempered(logits, target, 1 - 1e-6, 1 + 1e-6, steps=100)
