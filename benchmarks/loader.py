@@ -26,7 +26,7 @@ import PIL.Image
 from PIL import features
 
 from noiseproof.data import Framing, ImageFiles, ImageLoader, RandomResizedCrop, Resize, read_image
-from noiseproof.io.images import decode
+from noiseproof.data.images import decode
 
 FRAMINGS: dict[str, Framing] = {"random resized crop 224": RandomResizedCrop(224), "resize 256": Resize(256, 256)}
 

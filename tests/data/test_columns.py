@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from noiseproof.data.columns import Column, find_label_copies, infer_columns, parse_kinds
+from noiseproof.data.columns import Column, as_numbers, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import DataError
 from noiseproof.data.encoders import TEXT_FEATURES
 from noiseproof.data.frames import read_frame
 from noiseproof.data.table_encoder import TableEncoder
-from noiseproof.data.values import as_numbers
 from tests.helpers.messy_table import messy_table
 
 

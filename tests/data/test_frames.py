@@ -9,7 +9,7 @@ import pytest
 from noiseproof.data.columns import infer_columns
 from noiseproof.data.dataset import DataError
 from noiseproof.data.frames import read_frame
-from noiseproof.data.labels import read_labels
+from noiseproof.data.table import read_labels
 from noiseproof.data.table_encoder import TableEncoder
 from tests.helpers.messy_table import messy_table
 

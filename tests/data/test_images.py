@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from noiseproof.data import DataError, Dataset, ImageFiles, Split, in_memory, load_image_folder, read_image
-from noiseproof.io import images as pictures
+from noiseproof.data import images as pictures
+from noiseproof.data.images import decode
 from noiseproof.io import limits
-from noiseproof.io.images import decode
 
 
 def picture(height=6, width=9, seed=0):
@@ -222,7 +222,7 @@ def test_a_read_that_fails_half_way_is_the_disks_fault_with_the_path(monkeypatch
         def read(self, *size):
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("noiseproof.io.images.open_file", lambda path: Failing())
+    monkeypatch.setattr("noiseproof.data.images.open_file", lambda path: Failing())
     with pytest.raises(OSError, match=r"Input/output error: 'far/x\.png'") as caught:
         decode("far/x.png")
     assert not isinstance(caught.value, DataError)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from noiseproof.data import RandomResizedCrop, ResizeCenterCrop
-from noiseproof.data.resizing import Window
+from noiseproof.data.operations import Window
 from tests.helpers.usual_rule import DRAWN, assert_parts_are_usual
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from noiseproof.data import ImageLoader, load_image_folder, read_image
-from noiseproof.data.resizing import ResizeCenterCrop
+from noiseproof.data.operations import ResizeCenterCrop
 from tests.hostile.harness import ACCEPTED, Case, command
 
 

@@ -12,9 +12,8 @@ from noiseproof.core import small
 from noiseproof.core.dispatch_state import Recording
 from noiseproof.core.statistics import RowStatistics
 from noiseproof.losses.fused import keep_for_compiler, programs_of, recorded_call
-from noiseproof.program.code import decoded, encoded
-from noiseproof.program.formula import compiled as as_function
-from noiseproof.program.formula import evaluated
+from noiseproof.program.code import compiled as as_function
+from noiseproof.program.code import decoded, encoded, evaluated
 from tests.helpers.cases import STATISTIC, all_options, build, draw
 
 

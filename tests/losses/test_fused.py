@@ -14,8 +14,7 @@ from noiseproof.core.statistics import RowStatistics, needs_key_of, statistics_o
 from noiseproof.losses import fused
 from noiseproof.losses.fused import programs_of, signature
 from noiseproof.program import Node, Program, traced
-from noiseproof.program.code import OPERATIONS, Builder, decoded, encoded
-from noiseproof.program.formula import compiled
+from noiseproof.program.code import OPERATIONS, Builder, compiled, decoded, encoded
 from tests.helpers.cases import ENTRIES, STATISTIC, all_options, build, draw
 
 WITHOUT = {"ogc", "logit-bias"}

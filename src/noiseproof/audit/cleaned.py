@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import DataError, Dataset, ImageFiles, Labels, Table, read_labels
+from noiseproof.data.columns import Frame
 from noiseproof.data.frames import BINARY_SUFFIXES, raw_frame, suffix_of, tidied
 from noiseproof.data.lists import is_name
 from noiseproof.data.opening import TEXT_SUFFIXES
-from noiseproof.data.values import Frame
 from noiseproof.io.csv_files import sniffed
 from noiseproof.io.files import file_and_name, save_arrays, write_whole
 from noiseproof.io.limits import BLOCK_BYTES

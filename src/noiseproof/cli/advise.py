@@ -7,8 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from noiseproof.cli.completion import datasets, noises
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
+from noiseproof.cli.options import (
+    Columns,
+    DropUnlabelled,
+    Encoder,
+    Label,
+    SplitColumn,
+    datasets,
+    noises,
+    print_columns,
+    reading_from,
+)
 from noiseproof.io.console import Console, console, errors_reported, say, warn
 from noiseproof.io.text import command_options
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.completion import datasets
 from noiseproof.cli.fit import FitProgress, Shown
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
+from noiseproof.cli.options import Columns, DropUnlabelled, Encoder, Label, SplitColumn, datasets, print_columns, reading_from
 from noiseproof.cli.train import Device, Json, Model, Workers
 from noiseproof.io.console import (
     Console,

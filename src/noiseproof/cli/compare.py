@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noiseproof.cli.completion import datasets, several_losses
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
+from noiseproof.cli.options import (
+    Columns,
+    DropUnlabelled,
+    Encoder,
+    Label,
+    SplitColumn,
+    Test,
+    datasets,
+    reading_from,
+    several_losses,
+)
 from noiseproof.cli.train import ClassWeight, Device, Labels, Model, Noise, Out, TestSize, Threads, Workers
 from noiseproof.io.console import (
     Console,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.completion import datasets, downloads
+from noiseproof.cli.options import datasets, downloads
 from noiseproof.io.console import ProgressBar, console, errors_reported, say, stoppable
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noiseproof.cli.completion import datasets
-from noiseproof.cli.reading import EmbeddingProgress
+from noiseproof.cli.options import EmbeddingProgress, datasets
 from noiseproof.io.console import console, errors_reported, import_local_modules, stoppable
 
 if TYPE_CHECKING:

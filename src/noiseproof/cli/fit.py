@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.completion import datasets
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, print_columns, reading_from
+from noiseproof.cli.options import (
+    Columns,
+    DropUnlabelled,
+    Encoder,
+    Label,
+    SplitColumn,
+    Test,
+    datasets,
+    print_columns,
+    reading_from,
+)
 from noiseproof.io.console import (
     Console,
     ProgressBar,

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from noiseproof.cli.completion import losses as loss_names
+from noiseproof.cli.options import losses as loss_names
 from noiseproof.io.console import console, errors_reported, import_local_modules
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from noiseproof.cli.completion import datasets, noises
+from noiseproof.cli.options import datasets, noises
 from noiseproof.io.console import console, errors_reported, say, warn
 
 if TYPE_CHECKING:

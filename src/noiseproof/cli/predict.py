@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.completion import runs
 from noiseproof.cli.fit import Metrics
-from noiseproof.cli.reading import Label
+from noiseproof.cli.options import Label, runs
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -30,7 +29,7 @@ from noiseproof.io.console import (
 
 if TYPE_CHECKING:
     from noiseproof.train import PredictionTable
-    from noiseproof.train.predictions import PredictionFormat
+    from noiseproof.train.trained import PredictionFormat
 
 
 class Format(StrEnum):
@@ -121,7 +120,7 @@ def predict(
 
 def _by_fitted_model(folder: str, data: str, label: str | None, metric: Metrics | None) -> PredictionTable:
     from noiseproof.fitting import FittedModel
-    from noiseproof.train.predictions import PredictionTable
+    from noiseproof.train.trained import PredictionTable
 
     model = FittedModel.load(folder)
     decide = partial(model.decide, metric=None if metric is None else metric.value)
@@ -140,7 +139,7 @@ def _allow(encoder: str) -> None:
 
 def _form(out: str, written: Format | None, data: str) -> PredictionFormat:
     from noiseproof.io.files import file_and_name
-    from noiseproof.train.predictions import format_of
+    from noiseproof.train.trained import format_of
 
     try:
         form = format_of(out) if written is None else written.value

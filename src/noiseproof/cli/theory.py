@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noiseproof.cli.completion import losses as loss_names
-from noiseproof.cli.completion import noises
+from noiseproof.cli.options import losses as loss_names
+from noiseproof.cli.options import noises
 from noiseproof.io.console import errors_reported, import_local_modules, say
 from noiseproof.io.text import and_more
 

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.completion import models, noises, recipes
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
+from noiseproof.cli.options import (
+    Columns,
+    DropUnlabelled,
+    Encoder,
+    Label,
+    SplitColumn,
+    Test,
+    models,
+    noises,
+    reading_from,
+    recipes,
+)
 from noiseproof.io.console import Console, console, errors_reported, fail, import_local_modules, stoppable
 
 if TYPE_CHECKING:

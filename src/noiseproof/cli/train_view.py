@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.reading import print_columns
+from noiseproof.cli.options import print_columns
 from noiseproof.io.console import Console, ProgressBar, console, duration, printable, warn
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.engine import fast_path_suits

@@ -2,23 +2,21 @@
 
 dataset      Split (inputs in memory), ImageFiles (paths) and Dataset, the value all readers return; arrays, .npz, digits
 frames       read_frame: tables of mixed columns from files, data frames and Arrow
-labels       read_labels: labels of any type as class indices
-table        read_table: which column has the labels, which rows are tested on; the data set that open_dataset returns
-columns      infer_columns: what each column is: number, category, boolean, date, text, image, embedding (values: of its cells)
+table        read_table: which column has the labels, which rows are tested on; read_labels: labels as class indices
+columns      infer_columns: what each column is: number, category, boolean, date, text, image, embedding; its values
 table_encoder  TableEncoder: columns as features; Table, rows and the encoder fitted to them (encoders: one column each)
 features     Features: of tables, arrays and small images on one common scale, as learners read them
 embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
-images       folders with one folder per class
+images       folders with one folder per class; image files, decoded within limits
 opening      open_dataset, by name or path; open_unlabelled, examples to predict; write_cleaned, with other labels
 registry     data sets that have a name: the package's own and those of plug-ins
 describe     describe: sizes, classes and images of a data set, as 'noiseproof data show' prints them
 loader       ImageLoader, batches of image files decoded in worker processes; small files decoded into memory
-resizing     Resize, ResizeCrop, ResizeCenterCrop, RandomResizedCrop: of decoded files, and on the device
-operations   Operation, the interface of augmentations; RandomCrop, HorizontalFlip, which only move pixels
+operations   Operation, the interface of augmentations; RandomCrop, HorizontalFlip; Resize, ResizeCrop and others
 augment      Augment, which composes and normalises; ColorJitter; augmentations that have a name
 
-The last four need torch, and are imported when a name of them is first used: tables are read without it.
+The last three need torch, and are imported when a name of them is first used: tables are read without it.
 """
 
 import importlib
@@ -41,10 +39,10 @@ from noiseproof.data.describe import DataSummary, describe
 from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder, report_progress
 from noiseproof.data.frames import read_frame
 from noiseproof.data.images import load_image_folder, read_image
-from noiseproof.data.labels import Labels, read_labels
 from noiseproof.data.lists import load_list
 from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, open_dataset, open_unlabelled
 from noiseproof.data.registry import NamedDataset, register_dataset
+from noiseproof.data.table import Labels, read_labels
 from noiseproof.data.table_encoder import Table, TableEncoder
 from noiseproof.io.files import DataError
 
@@ -61,14 +59,22 @@ __all__ += ["Table", "embed_data", "read_labels", "report_progress"]
 if TYPE_CHECKING:
     from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, Pipeline, evaluation, register_augmentation
     from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
-    from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop
-    from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
+    from noiseproof.data.operations import (
+        Framing,
+        HorizontalFlip,
+        Operation,
+        RandomCrop,
+        RandomResizedCrop,
+        Resize,
+        ResizeCenterCrop,
+        ResizeCrop,
+    )
 else:
+    _CROPS = ("ResizeCenterCrop", "ResizeCrop")
     _NAMES = {
         "augment": ("IMAGENET", "Augment", "ColorJitter", "Normalize", "Pipeline", "evaluation", "register_augmentation"),
         "loader": ("ImageBatch", "ImageLoader", "common_size", "in_memory_at"),
-        "operations": ("HorizontalFlip", "Operation", "RandomCrop"),
-        "resizing": ("Framing", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop"),
+        "operations": ("Framing", "HorizontalFlip", "Operation", "RandomCrop", "RandomResizedCrop", "Resize", *_CROPS),
     }
 
     def __getattr__(name):

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
-from noiseproof.data.operations import Operation, Size, check_images, in_unit_range, uniform
-from noiseproof.data.resizing import Framing, ResizeCenterCrop
+from noiseproof.data.operations import Framing, Operation, ResizeCenterCrop, Size, check_images, in_unit_range, uniform
 from noiseproof.plugins import load_plugins
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)

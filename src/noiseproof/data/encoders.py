@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.data.columns import Series, as_matrix, as_text, flags_of, numbers_of, seconds_of
 from noiseproof.data.embeddings import Modality, PretrainedEncoder, embed, load_encoder, stored_encoder
-from noiseproof.data.values import Series, as_matrix, as_text, flags_of, numbers_of, seconds_of
 from noiseproof.io.files import DataError
 
 if TYPE_CHECKING:

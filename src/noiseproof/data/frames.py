@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseproof.data.columns import IMAGE_EXTENSIONS, Frame, Series
 from noiseproof.data.embeddings import cache_folder
-from noiseproof.data.values import IMAGE_EXTENSIONS, Frame, Series
 from noiseproof.io import limits
 from noiseproof.io.csv_files import MISSING_LABELS, MISSING_WORDS, distinct, read_csv
 from noiseproof.io.files import DataError, write_whole

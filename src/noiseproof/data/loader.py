@@ -19,11 +19,9 @@ from torch.utils.data import Dataset as TorchDataset
 
 from noiseproof.checks import check_integer
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
-from noiseproof.data.images import damaged
-from noiseproof.data.operations import Size
-from noiseproof.data.resizing import Framing, ResizeCrop
+from noiseproof.data.images import IMAGE_FORMATS, damaged, decode, open_file
+from noiseproof.data.operations import Framing, ResizeCrop, Size
 from noiseproof.io.files import DataError
-from noiseproof.io.images import IMAGE_FORMATS, decode, open_file
 from noiseproof.keyed_random import Word, keyed_order
 
 ORDER, FRAMING = 0, 1  # the streams of random numbers, each a word of its keys

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import Kind
+from noiseproof.data.columns import IMAGE_EXTENSIONS, Kind
 from noiseproof.data.dataset import (
     Dataset,
     Examples,
@@ -33,7 +33,6 @@ from noiseproof.data.lists import Line, has_header, image_files, load_list, not_
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
 from noiseproof.data.table import column_to_embed, encoded_images, image_frame, labels_of, read_images, read_rows, read_table
 from noiseproof.data.table_encoder import TableEncoder
-from noiseproof.data.values import IMAGE_EXTENSIONS
 from noiseproof.io.csv_files import LABEL_WORDS, PATH_WORDS, is_number, sniffed
 from noiseproof.io.files import DataError, file_and_name
 from noiseproof.io.text import did_you_mean, excerpt

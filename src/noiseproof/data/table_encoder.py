@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import IMAGES_LEFT_OUT, Column, Kind, infer_columns, listed
+from noiseproof.data.columns import IMAGES_LEFT_OUT, Column, Frame, Kind, as_numbers, infer_columns, is_image_column, listed
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import ENCODERS, Encoder, PretrainedColumn
-from noiseproof.data.values import Frame, as_numbers, is_image_column
 from noiseproof.io.files import DataError, write_whole
 from noiseproof.io.limits import check_file, check_memory
 from noiseproof.io.text import and_more, excerpt, parse_json, printable

@@ -121,7 +121,7 @@ class ImageLearner:
     def fit(self, x: Floats, y: Labels, classes: int) -> Self:
         import torch
 
-        from noiseproof.models.small import CNN5, CNN5_WIDTHS
+        from noiseproof.models.base import CNN5, CNN5_WIDTHS
 
         rows = drawn_rows(y, MAX_ROWS, self.seed)
         x, y = x[rows], y[rows]
@@ -168,7 +168,7 @@ class ImageLearner:
     def from_arrays(cls, arrays: Arrays) -> Self:
         import torch
 
-        from noiseproof.models.small import CNN5
+        from noiseproof.models.base import CNN5
 
         state = {name.removeprefix(ARRAY): array for name, array in arrays.items() if name.startswith(ARRAY)}
         state_shapes = {ARRAY + name: ("fi", array.ndim) for name, array in state.items()}

@@ -1,9 +1,9 @@
 """The networks that the losses train: images of 32x32 and 224x224, and plain feature vectors.
 
-small      CNN5                                    a small one for images of any size, on a CPU
-           MLP                                     on features, or anything flattened to them
 resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imagenet" for 224x224; torchvision's names
-base       Classifier, replace_head                their base class; a new last layer for fine-tuning
+base       CNN5                                    a small one for images of any size, on a CPU
+           MLP                                     on features, or anything flattened to them
+           Classifier, replace_head                their base class; a new last layer for fine-tuning
            create_model, register_model, ...       the models by name
 weights    load_weights                            from a state dict; pickled objects are refused
 
@@ -22,9 +22,8 @@ A file added here enters the catalogue by being here; plug-ins add further netwo
 import importlib
 import pkgutil
 
-from noiseproof.models.base import Classifier, create_model, find_model, list_models, register_model, replace_head
+from noiseproof.models.base import CNN5, MLP, Classifier, create_model, find_model, list_models, register_model, replace_head
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
-from noiseproof.models.small import CNN5, MLP
 from noiseproof.models.weights import load_weights
 
 for _module in pkgutil.iter_modules(__path__):

@@ -29,9 +29,8 @@ from noiseproof.data.augment import Augment, Normalize, Output, Pipeline, evalua
 from noiseproof.data.dataset import Dataset, ImageFiles, Split
 from noiseproof.data.images import class_files
 from noiseproof.data.lists import Line, by_number, image_files, last_field, not_empty, text_lines
-from noiseproof.data.operations import HorizontalFlip, RandomCrop, Size
+from noiseproof.data.operations import HorizontalFlip, RandomCrop, Resize, Size
 from noiseproof.data.registry import Progress
-from noiseproof.data.resizing import Resize
 from noiseproof.io.files import DataError, checksum, checksums, locked
 from noiseproof.io.text import excerpt
 from noiseproof.paper.pickles import read_pickle

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from noiseproof.core import reference, small
 from noiseproof.core.reference import split_rows
-from noiseproof.program.formula import LossCall
+from noiseproof.program.code import LossCall
 
 BelowAutograd: Any = torch._C._AutoDispatchBelowAutograd
 """Where autograd would not look at operations, they need not go by it: a tenth of the time of a small step."""

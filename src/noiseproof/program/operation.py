@@ -12,8 +12,7 @@ from torch import Tensor
 
 from noiseproof.core.backends import backend_of_device
 from noiseproof.core.row_sums import decode, encode
-from noiseproof.program.code import Program, decoded, encoded
-from noiseproof.program.formula import Formula, LossCall, Reduction
+from noiseproof.program.code import Formula, LossCall, Program, Reduction, decoded, encoded
 
 # A graph on disk has these names, which change when the results' shapes do.
 FORWARD, BACKWARD = "noiseproof::step_forward_1", "noiseproof::step_backward_1"

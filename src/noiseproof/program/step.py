@@ -17,7 +17,7 @@ from noiseproof.core import reference, small
 from noiseproof.core.backends import REFERENCE, Backend, backend_of_device
 from noiseproof.core.dispatch_state import Recording, is_mapped, transforms_active
 from noiseproof.program import on_cpu
-from noiseproof.program.formula import LossCall, evaluated
+from noiseproof.program.code import LossCall, evaluated
 
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 

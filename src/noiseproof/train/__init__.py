@@ -24,12 +24,11 @@ from noiseproof.train.engine import RunOptions
 from noiseproof.train.executors import train_concurrently
 from noiseproof.train.loop import Callback, Outcome, train
 from noiseproof.train.plan import RunPlan, own_recipe, plan_run
-from noiseproof.train.predictions import PredictionTable, predict_data
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Record
 from noiseproof.train.run import DivergenceError, Epoch, OutOfMemoryError, Predictions, Run
 from noiseproof.train.runs import CheckpointError, RunStore, StoredRun, folder_name, identity
-from noiseproof.train.trained import TrainedClassifier, load
+from noiseproof.train.trained import PredictionTable, TrainedClassifier, load, predict_data
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, with_noise
 
 __all__ = [

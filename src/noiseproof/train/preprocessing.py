@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.data import Augment, DataError, Examples, Framing, ImageFiles, ImageLoader, Split
-from noiseproof.data.resizing import Resize, ResizeCenterCrop, ResizeCrop
-from noiseproof.data.values import IMAGE_EXTENSIONS
+from noiseproof.data.columns import IMAGE_EXTENSIONS
+from noiseproof.data.operations import Resize, ResizeCenterCrop, ResizeCrop
 from noiseproof.io.text import excerpt
 from noiseproof.train.batch_loader import (
     EVALUATION_BATCH,
