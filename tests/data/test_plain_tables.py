@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from noiseproof.audit.cleaned import write_cleaned
+from noiseproof.audit.decisions import write_cleaned
 from noiseproof.data import DataError, open_dataset, open_unlabelled
 from noiseproof.data.opening import is_list
 

@@ -13,7 +13,7 @@ import numpy as np
 from noiseproof import noise
 from noiseproof.data import load_npz, open_dataset
 from noiseproof.paper.datasets import load_cifar10
-from noiseproof.paper.idx import load_idx
+from noiseproof.paper.plugin import load_idx
 from tests.hostile.harness import ACCEPTED, Case, command
 
 LABELS = np.array([0, 1, 2, 1])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError
-from noiseproof.paper.idx import load_idx, read_idx
+from noiseproof.paper.plugin import load_idx, read_idx
 
 
 def idx_bytes(array, code):

@@ -2,7 +2,6 @@
 
 run          fit: folds, learners, noise model, model
 model        FittedModel: predictions, audit, leaderboard, verdict; saved and loaded without objects
-leaderboard  every learner, plain training and the model on given and on correct labels
 verdict      what was found, as numbers and as text
 """
 

@@ -24,11 +24,10 @@ from noiseproof.data import DataError, Dataset, open_dataset
 from noiseproof.data.columns import parse_kinds
 from noiseproof.data.features import Features, small_images
 from noiseproof.fitting import is_model
-from noiseproof.fitting.leaderboard import MODEL, gain_interval, leaderboard, recalls
 from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model, remove_with
-from noiseproof.fitting.verdict import Verdict
-from noiseproof.io.cluster import Cluster
+from noiseproof.fitting.verdict import MODEL, Verdict, gain_interval, leaderboard, recalls
 from noiseproof.io.files import checksum, claimed
+from noiseproof.io.processes import Cluster
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
 from noiseproof.learners.catalog import LEARNERS, SPECS, default_learners

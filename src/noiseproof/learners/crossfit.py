@@ -30,7 +30,7 @@ from noiseproof.learners.catalog import PLAIN, SPECS
 from noiseproof.learners.store import STORE_VERSION, Computed, LearnerTask, TaskStore, digest_of, task_key
 
 if TYPE_CHECKING:
-    from noiseproof.io.cluster import Cluster
+    from noiseproof.io.processes import Cluster
 
 PROCESS_SECONDS = 3.0
 """Of tasks that are worth a further process: starting it takes as long. Those of less than two are computed in this process"""

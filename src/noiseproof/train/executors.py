@@ -23,9 +23,8 @@ import torch
 
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.data.registry import name_in_memory
-from noiseproof.io.cluster import Cluster, WorkerLostError
 from noiseproof.io.files import BusyError
-from noiseproof.io.processes import process_pool
+from noiseproof.io.processes import Cluster, WorkerLostError, process_pool
 from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
 from noiseproof.train.loop import Callback, Loop, Outcome, StoppedError
 from noiseproof.train.recipe import Recipe
