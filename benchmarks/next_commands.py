@@ -42,7 +42,7 @@ from noiseproof.data import Split, from_arrays, held_out
 from noiseproof.train import own_recipe
 from noiseproof.train.record import environment
 
-ROWS, IMAGES, SEED = 500, 300, 1
+ROWS, IMAGES = 500, 300
 ROOTS = ("noiseproof advise data.npz", "noiseproof audit data.npz")
 NEXT = re.compile(r"^(?:next[^:]*|for new examples): (noiseproof .*)$|<pre><code>(.*?)</code></pre>", re.MULTILINE)
 PAGES = {"audit": "audit.html", "fit": "report.html"}
@@ -85,32 +85,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=Path, required=True, help="JSON lines; what is there is not repeated")
     parser.add_argument("--sets", type=Path, required=True, help="a folder of .npz files")
     parser.add_argument("--only", default="*", help="sets, with commas between; * matches anything")
+    parser.add_argument("--seeds", default="1,2,3", help="of the rows, the noise and the network that is stopped early")
     parser.add_argument("--keep", type=Path, help="where the files of each set are kept, with what was printed")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    done = {one["set"] for one in lines_of(options.records)}
-    for name in SETS:
-        if name not in done and any(fnmatch.fnmatch(name, pattern) for pattern in options.only.split(",")):
-            facts = line(options.sets, name, options.keep)
+    done = {(one["set"], one.get("seed", 1)) for one in lines_of(options.records)}
+    asked = [name for name in SETS if any(fnmatch.fnmatch(name, pattern) for pattern in options.only.split(","))]
+    for seed in map(int, options.seeds.split(",")):
+        for name in (name for name in asked if (name, seed) not in done):
+            facts = line(options.sets, name, options.keep, seed)
             with options.records.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(facts) + "\n")
 
 
-def line(folder: Path, name: str, keep: Path | None) -> dict[str, Any]:
+def line(folder: Path, name: str, keep: Path | None, seed: int) -> dict[str, Any]:
     """What following the commands on a set ends with."""
     kind, noise = SETS[name]
-    data, start = data_of(folder, name, noise), time.monotonic()
-    rivals = {"default": scores(data, early_stopped(data))}
+    data, start = data_of(folder, name, noise, seed), time.monotonic()
+    rivals = {"default": scores(data, early_stopped(data, seed))}
     if data.x.dtype != np.uint8:
-        rivals["as they are"] = scores(data, early_stopped(data, scaled=False))
+        rivals["as they are"] = scores(data, early_stopped(data, seed, scaled=False))
     baseline = max(rivals.values(), key=lambda found: found["accuracy"])
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch) if keep is None else keep / name.replace(", ", "_").replace(" ", "_")
+        place = Path(scratch) if keep is None else keep / f"{name}, {seed}".replace(", ", "_").replace(" ", "_")
         place.mkdir(parents=True, exist_ok=True)
         models = followed(data, place)
     counts = np.bincount(data.given)
     return {
-        "set": name, "kind": kind, "noise": noise, "rows": len(data.x), "counts": counts.tolist(),
+        "set": name, "seed": seed, "kind": kind, "noise": noise, "rows": len(data.x), "counts": counts.tolist(),
         "early": baseline, "rivals": rivals, "models": [one._asdict() for one in models],
         "seconds": round(time.monotonic() - start, 1), "environment": environment(torch.device("cpu")),
     }  # fmt: skip
@@ -119,10 +121,10 @@ def line(folder: Path, name: str, keep: Path | None) -> dict[str, Any]:
 # ---- data
 
 
-def data_of(folder: Path, name: str, noise: str) -> Data:
+def data_of(folder: Path, name: str, noise: str, seed: int) -> Data:
     """Features or images with noisy labels, and test rows with correct ones."""
     if (folder / f"{name}.npz").is_file():
-        problem = problem_of(folder / f"{name}.npz", noise, SEED, ROWS)
+        problem = problem_of(folder / f"{name}.npz", noise, seed, ROWS)
         return Data(problem.x, problem.given, problem.x_test, problem.y_test)
     from sklearn.datasets import load_breast_cancer, load_digits, load_wine
     from sklearn.model_selection import train_test_split
@@ -132,18 +134,18 @@ def data_of(folder: Path, name: str, noise: str) -> Data:
     if name.endswith("images"):
         x = np.repeat(np.repeat((x.reshape(-1, 8, 8) * 15.9).astype(np.uint8), 2, 1), 2, 2)
     y = (y == 8).astype(np.int64) if name.endswith("not") else y.astype(np.int64)
-    x, x_test, y, y_test = train_test_split(x, y, test_size=0.4, stratify=y, random_state=SEED)
+    x, x_test, y, y_test = train_test_split(x, y, test_size=0.4, stratify=y, random_state=seed)
     rows = IMAGES if name.endswith("images") else ROWS  # at random: the split has shuffled them
-    return Data(x[:rows], noisy(y[:rows], int(y.max()) + 1, noise, SEED), x_test, y_test)
+    return Data(x[:rows], noisy(y[:rows], int(y.max()) + 1, noise, seed), x_test, y_test)
 
 
-def early_stopped(data: Data, scaled: bool = True) -> Labels:
+def early_stopped(data: Data, seed: int, scaled: bool = True) -> Labels:
     """What cross entropy predicts, stopped early on given labels, of features scaled by default or as they are."""
     inputs = data.x if data.x.dtype == np.uint8 else data.x.astype(np.float32)
     mask = held_out(data.given, VALIDATION)
     dataset = from_arrays(inputs[~mask], data.given[~mask], inputs[mask], data.given[mask], name="data")
     wanted: Any = from_arrays(data.x_test.astype(inputs.dtype), np.zeros(len(data.x_test), np.int64)).train
-    recipe = own_recipe(dataset, "data", "ce", seed=SEED, gpu=False)
+    recipe = own_recipe(dataset, "data", "ce", seed=seed, gpu=False)
     if not scaled:
         recipe = dataclasses.replace(recipe, standardise=False, global_scaling=False)
     validation: Any = dataset.test
