@@ -156,7 +156,7 @@ def test_every_test_that_a_page_names_is_there():
 
 @pytest.mark.slow
 def test_the_commands_for_ones_own_files_run_as_get_started_says(tmp_path, monkeypatch):
-    section = text_of("docs/tutorials/get_started.md").partition("## With your own files")[2]
+    section = text_of("docs/tutorials/get_started.md").partition("## Use your own files")[2]
     lines = re.findall(r"^ {4}(noiseproof .*)", section, re.MULTILINE)
     assert [line.split()[1] for line in lines] == ["fit", "audit", "train", "compare", "predict"]
     monkeypatch.chdir(tmp_path)
