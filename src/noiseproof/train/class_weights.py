@@ -38,8 +38,12 @@ WARM_SHARE = 0.3
 """Of the epochs, how many minimise cross entropy first where classes are weighted"""
 MEMORISING = ("ece", "efl", "ce+lc")
 """Losses that memorise wrong labels faster than cross entropy"""
-WARM_SHARES = {**dict.fromkeys(("truncated-gce", "anl-ce", "anl-fl"), 0.5), **dict.fromkeys(MEMORISING, 0.9)}
-"""The share for losses that need a longer start: the first three learn little from a label that is not predicted yet"""
+WARM_SHARES = {  # the first learn little from a label that is not predicted yet, and the next has no lower bound
+    **dict.fromkeys(("truncated-gce", "nnce", "nnfl", "anl-ce", "anl-fl"), 0.5),
+    "negative-ls": 0.7,
+    **dict.fromkeys(MEMORISING, 0.9),
+}
+"""The share for losses that need a longer start"""
 
 
 def check_class_weight(value: Any) -> ClassWeight:
