@@ -67,10 +67,11 @@ def selection_answer() -> str:
         for rule, scores in (("noisy", single), ("noisy", several), ("always jal-ce", several), ("any", several))
     )
     return (
-        "**Chosen by the mean of five seeds on noisy held-out labels, as `compare` ranks, a loss is "
-        f"{statistics.fmean(many):.1f} points below the best one**; always JAL-CE is {statistics.fmean(fixed):.1f} below and "
-        f"a random choice {statistics.fmean(chance):.1f}. By one seed alone the choice costs {statistics.fmean(one):.1f} "
-        f"points. The exact best of six losses is missed in {len(hits) - sum(hit == 1 for hit in hits)} of {len(hits)} cases."
+        "**A loss that is chosen by the mean of five seeds on noisy held-out labels, as `compare` ranks, is "
+        f"{statistics.fmean(many):.1f} points below the best one.** Always choosing JAL-CE is {statistics.fmean(fixed):.1f} "
+        f"points below the best, and a random choice {statistics.fmean(chance):.1f}. A choice by one seed is "
+        f"{statistics.fmean(one):.1f} points below it. In {len(hits) - sum(hit == 1 for hit in hits)} of {len(hits)} cases "
+        "the choice is not the best of the six losses."
     )
 
 
@@ -157,9 +158,9 @@ def a_answer() -> str:
     bound = [value for cell in cells for value in against_30("x1", *cell)]
     less = [value for cell in cells if a_of("auto", cell[1]) < 30 for value in against_30("auto", *cell)]
     return (
-        f"**At the bound itself accuracy is {-statistics.fmean(bound):.1f} points below that at the paper's a = 30; with the "
-        f"`a` that `auto` chooses, where that is less than 30, it differs by {statistics.fmean(less):+.1f} points** (digits, "
-        "means over noises, two optimisers and seeds)."
+        f"**At the theoretical bound, the accuracy is {-statistics.fmean(bound):.1f} points below that at the paper's a = 30. "
+        f"If `auto` chooses an `a` below 30, the accuracy differs by {statistics.fmean(less):+.1f} points.** These are means over "
+        "noises, two optimisers and seeds on the digits."
     )
 
 
@@ -186,7 +187,7 @@ def accuracy_by_a() -> str:
         }
         series.append(Line(noise.replace(":", " ").replace("pairflip", "pairs"), [*mean], [*mean.values()], color))
         marks.append((a_of("auto", noise), mean[a_of("auto", noise)], color))
-    title, across = "Digits, JAL-CE: accuracy by a", "a, by its logarithm; each curve begins at the bound; circle: auto"
+    title, across = "Digits, JAL-CE: accuracy by a", "a (logarithmic); each curve begins at the bound; circle: auto"
     return figures.lines(title, series, across=across, up="test accuracy, mean of the seeds, %", marks=marks, log=True)
 
 

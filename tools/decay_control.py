@@ -63,12 +63,14 @@ def decay_answer() -> str:
     whole, decay, loss = (fmean(getattr(lead, part).value for lead in noisy) for part in ("lead", "decay", "loss"))
     head = ["noise", "lead over CE", "the decay's part", "the loss's part", "over the best other, both L1", "both L2"]
     said = (
-        f"**JAL-CE leads cross entropy by {whole:.1f} points, mean of {len(noisy)} noise settings: {decay:.1f} of them come "
-        f"from the decay and {loss:.1f} from the loss. With the same decay for all losses it is ahead of the best other one "
-        f"in {verdicts.count(1)} of {len(verdicts)} comparisons and behind in {verdicts.count(-1)}**, by more than seeds "
-        f"explain; in the others no difference is shown, or fewer than {MIN_SEEDS} seeds are there to tell."
+        f"**JAL-CE leads cross entropy by {whole:.1f} points, of which {decay:.1f} come from the regularisation and {loss:.1f} "
+        f"from the loss (means of {len(noisy)} noise settings). With the same regularisation for all losses, JAL-CE is better "
+        f"than the best other loss in {verdicts.count(1)} of {len(verdicts)} comparisons and worse in "
+        f"{verdicts.count(-1)}.** In the other comparisons, the two are statistically indistinguishable or fewer than "
+        f"{MIN_SEEDS} seeds were run."
     )
-    return "\n\n".join([said, table(head, rows).rstrip(), "In points; [95 % interval] from three seeds on; (n) is how many."])
+    about = "Differences in points, with a 95 % interval from three seeds on; (n) is the number of seeds."
+    return "\n\n".join([said, table(head, rows).rstrip(), about])
 
 
 def _ahead(pairs: Mapping[str, Pair], place: int) -> tuple[PairedMean, str]:

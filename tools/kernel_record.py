@@ -65,18 +65,18 @@ def kernels() -> str:
     head = ["kernels alone, bf16", "loss", "passes", "GB", "floor", "forward", "backward", "both", "in copies", "reached"]
     head.append("gradient in the forward pass, in copies")
     about = (
-        f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
-        "them once. The first pass reads them, the second reads them again and writes the gradient: three passes, with a floor "
-        "of one and a half copies. The sums of ANL-CE and JAL-FL need the row's normaliser first, so the first pass reads a "
-        "row of more than 64 classes twice: up to 1,024 classes the second time from the cache, which counts for nothing, "
-        "beyond as a fourth pass, of which a part may still be in the cache. From 27,000 classes on JAL-FL's comes from one "
-        "reading. *Reached* is the floor over the time. With the gradient in the forward pass (`GradientInForward`) rows of "
-        "64 to 256 kB are held in shared memory, read once and written once, a floor of one copy: what needs a row again, "
-        "ANL-CE's sum, masked classes or near ties, finds it there. Other rows and focal losses take the two passes."
+        f"{_where(facts)}: medians in milliseconds of kernels replayed as CUDA graphs.\n\n"
+        "- **Floor.** A copy of the logits reads and writes them once. The first pass reads them; the second reads them again and "
+        "writes the gradient. The floor is therefore one and a half copies. *Reached* is the floor divided by the time.\n"
+        "- **ANL-CE and JAL-FL** need the normaliser of a row first, so the first pass reads a row of more than 64 classes twice. "
+        "Up to 1,024 classes the second read comes from the cache and is not counted. Beyond, it counts as a fourth pass. From "
+        "27,000 classes on, JAL-FL needs one read.\n"
+        "- **Gradient in the forward pass** (`GradientInForward`). Rows of 64 to 256 kB are kept in shared memory, so they are "
+        "read once and written once: the floor is one copy. Other rows and focal losses need two passes."
     )
     steps = (
-        f"Whole steps in milliseconds, of commit {then['commit']}, and the memory at their peak beyond what they begin with "
-        "(at 1,000 classes the gradient is in it). Up to some thousand classes the host is slower than the device."
+        f"Whole steps in milliseconds at commit {then['commit']}, and their peak memory in addition to the inputs (at 1,000 "
+        "classes it includes the gradient). Up to a few thousand classes, the host is slower than the device."
     )
     return "\n\n".join(
         [

@@ -64,17 +64,17 @@ def options_answer() -> str:
     said = []
     for loss in ("ce", "jal-ce"):
         options = [name for name in single if name.startswith(f"{loss}+") and not is_loss(name)]
-        changes = [f"{named(name).partition(' + ')[2]} {_gains(there, name, (loss,))[0]}" for name in options]
-        said.append(f"To the accuracy of {NAMES[loss]} alone they add: {', '.join(changes)}.")
+        said += [[named(name).partition(" + ")[2], NAMES[loss], _gains(there, name, (loss,))[0]] for name in options]
     elr = next(name for name in single if name.startswith("ce+elr"))
     kinds = [{cell: one for cell, one in there[elr].items() if (cell[0] in IMBALANCED) == wanted} for wanted in (False, True)]
     balanced, other = ([in_words(gain(kind, there[SCEPTIC], metric)) for metric in METRICS] for kind in kinds)
     ahead = _list([named(name) for name in single if is_ahead(name)])
     return (
-        "**Against early stopping, early-learning regularisation changes cross entropy's balanced accuracy by "
-        f"{balanced[1]} points where classes are of about the same size, and by {other[1]} under class imbalance.** Accuracy "
-        f"changes by {balanced[0]} and {other[0]}. Of three options and four losses {ahead} is more accurate than both cross "
-        f"entropy that is stopped early and JAL-CE, over all cells. {' '.join(said)}"
+        "**Compared with early stopping, early-learning regularisation (ELR) changes the balanced accuracy of cross entropy by "
+        f"{balanced[1]} points on balanced classes, and by {other[1]} under class imbalance.** The accuracy changes by "
+        f"{balanced[0]} and {other[0]}. Three options and four losses were measured. More accurate than both cross entropy with "
+        f"early stopping and JAL-CE, over all cells, is only: {ahead}."
+        f"\n\n{table(['option', 'added to', 'points of accuracy'], said)}".rstrip()
     )
 
 
@@ -100,7 +100,7 @@ def options_tables() -> str:
         [
             table(head, options).strip(),
             table(rivals, losses).strip(),
-            "Points, with 95 % intervals over data sets. Cost is the CPU time of a run relative to cross entropy's.",
+            "Differences in points, with 95 % intervals over data sets. Cost is the CPU time of a run relative to cross entropy.",
             folded("Means", table(["method", "cells", "accuracy", "balanced accuracy"], means)),
             folded("The settings that were chosen among", table(["method", "cells", "accuracy over CE", "balanced"], settings)),
             f"`benchmarks/options.py`; {where_measured(lines)}",

@@ -35,14 +35,14 @@ def imbalance_answer() -> str:
         }
         runs = sum(one["loss"] == "ce" for one in of)
         named = [f"{loss.upper()} in {count}" for loss, count in lost.items()]
-        said.append(f"With {data}, so many of {runs} runs never predict the minority class: {', '.join(named)}.")
+        said.append(f"With {data}, {', '.join(named)} of {runs} runs.")
     started = [one for one in lines if one["way"] != "default"]
     kept = sum(one["rare_accuracy"] > 0 for one in started)
     return (
         "**Under class imbalance robust losses without class weights may never predict the minority class.** "
-        f"{_defaults_answer()} Without either: {' '.join(said)} After "
-        f"ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of "
-        f"{len(started)} runs."
+        f"{_defaults_answer()}\n\nWithout class weights and without a warm start, these losses never predict the minority class:"
+        f"\n\n{chr(10).join(f'- {one}' for one in said)}\n\n"
+        f"After ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of {len(started)} runs."
     )
 
 
@@ -56,8 +56,8 @@ def imbalance_tables() -> str:
         parts.append(folded(_named(data, noise), table([_named(data, noise), *(f"{ratio:.0%}" for ratio in ratios)], rows)))
     seeds = sorted({one["seed"] for one in lines})
     about = (
-        f"Seeds {seeds[0]} to {seeds[-1]}. The tables have the recall of the minority class in % and, in brackets, the "
-        f"accuracy on all test examples, which are balanced. `benchmarks/rare_classes.py`; {where_measured(lines)}"
+        f"Seeds {seeds[0]} to {seeds[-1]}. The tables contain the recall of the minority class in % and, in brackets, the "
+        f"accuracy on the balanced test set. `benchmarks/rare_classes.py`; {where_measured(lines)}"
     )
     return "\n\n".join([*parts, about])
 
@@ -99,9 +99,10 @@ def _defaults_answer() -> str:
     clean = [difference for one, difference, _ in found if one["noise"] == "none"]
     named = f" ({most})" if most else ""
     return (
-        f"With the defaults of `noiseproof train`, class weights and a warm start, {len(losses)} losses lose a class that "
-        f"cross entropy finds in {len(lost)} of {len(found)} runs{named}. Their balanced accuracy less that of cross entropy "
-        f"is {fmean(clean):+.1f} points without noise, and {fmean(noisy):+.1f} with it."
+        f"The defaults of `noiseproof train` contain class weights and a warm start. With them, {len(losses)} losses were "
+        f"compared with cross entropy in {len(found)} runs. In {len(lost)} of these runs the loss never predicts a class that "
+        f"cross entropy predicts{named}. On average the balanced accuracy is {fmean(clean):+.1f} points above that of cross "
+        f"entropy without noise, and {fmean(noisy):+.1f} points with noise."
     )
 
 
@@ -119,12 +120,13 @@ def imbalance_defaults() -> str:
             f"{sum(value < -BELOW for value in means.values())}", f"{worst.upper()} {means[worst]:+.1f}",
             str(sum(bool(classes) for _, _, classes in mine)),
         ])  # fmt: skip
-    head = ["", "imbalance", "runs", "mean", "losses above", f"more than {BELOW:g} below", "least", "runs that lose a class"]
+    head = ["", "imbalance", "runs", "mean", "losses ahead", f"more than {BELOW:g} behind", "worst", "runs that lose a class"]
     lines = [one for one, _, _ in found]
     seeds = [one["seed"] for one in lines]
     about = (
-        "Balanced accuracy less that of cross entropy on the same seeds, in points; a class is lost that cross entropy finds "
-        f"and the loss never predicts right. Seeds {min(seeds)} to {max(seeds)}, not all for every loss. "
+        "The tables contain the balanced accuracy minus that of cross entropy on the same seeds, in points. A class is lost if "
+        "cross entropy predicts some of it right and the loss none. "
+        f"Seeds {min(seeds)} to {max(seeds)}, not all for every loss. "
         f"`benchmarks/rare_classes.py --study catalogue`; {where_measured(lines)}"
     )
     parts = [folded("By loss", _by_loss(uneven)), folded("The same without class imbalance", _by_loss(even))]

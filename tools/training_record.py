@@ -46,9 +46,9 @@ def training(lines: list[dict[str, Any]]) -> str:
         )
     head = ["protocol", "way", "precision", "runs at once", "seconds per epoch and run", "speed-up", "GiB"]
     about = (
-        "`benchmarks/training.py`: JAL-CE under 80 % symmetric noise, the paper's protocols, images of random numbers; "
-        "training without evaluation. Medians of the epochs after the first, with smallest and largest, divided by the "
-        f"number of concurrent runs. The speed-up is over the published script, which takes {PUBLISHED_SCRIPT} s an epoch of "
+        "`benchmarks/training.py` trains JAL-CE under 80 % symmetric noise with the paper's protocols on random images, without "
+        "evaluation. Numbers are medians of the epochs after the first, with minimum and maximum, divided by the number of "
+        f"concurrent runs. The speed-up is relative to the published script, which needs {PUBLISHED_SCRIPT} s for an epoch of "
         "CIFAR-10."
     )
     return folded("Seconds per epoch", about, table(head, rows), where_measured(lines) + ".")
@@ -79,11 +79,11 @@ def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str
     share, epochs = wall / width, last[0]["recipe"]["epochs"]
     train = epoch * epochs
     return (
-        f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} of them concurrent. A run takes "
-        f"{wall:.0f} s (median), and so {share:.1f} s of the device's time; its {epochs} epochs of training alone take "
-        f"{train:.1f} s by the table above, {100 * (1 - train / share):.0f} % less. By its own clock it has "
-        + ", ".join(f"{seconds:.0f} s for {PHASES[name]}" for name, seconds in phases.items())
-        + ", while the others train. The test set after every epoch is most of the difference: a forward pass over a fifth as "
+        f"`noiseproof reproduce` trained {len(last)} runs on CIFAR-10 at commit {commit}, {width} of them concurrently. A run "
+        f"takes {wall:.0f} s (median), which is {share:.1f} s of the device's time. By the table above, its {epochs} epochs of "
+        f"training alone take {train:.1f} s, {100 * (1 - train / share):.0f} % less. A run spends "
+        + ", ".join(f"{seconds:.0f} s on {PHASES[name]}" for name, seconds in phases.items())
+        + " while the others train. Most of the difference is the evaluation after every epoch, a forward pass over a fifth as "
         "many images."
     )
 
@@ -105,9 +105,9 @@ def before(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> str:
         cells = [f"{column[key]:.3f}" if key in column else "" for column in columns]
         rows.append([*key, *cells, f"{100 * (max(seconds) / min(seconds) - 1):.1f} %"])
     about = (
-        "In each process cuDNN chooses its algorithms anew by their time, so that a few per cent are between one and the next; "
-        "since the first of these commits, predictions are counted beside the backward pass instead of with the loss, and in "
-        "the last one the loss is computed by our kernels. Seconds per epoch and run."
+        "Seconds per epoch and run at three commits. cuDNN chooses its algorithms anew in each process, so processes differ by a "
+        "few per cent. Since the first of these commits, predictions are counted concurrently with the backward pass. In the "
+        "last one, the loss is computed by our kernels."
     )
     head = ["protocol", "precision", "runs at once", *by_commit, "above", "largest over smallest"]
     return folded("The fast path in other processes", about, table(head, rows), where_measured(earlier) + ".")
@@ -125,7 +125,7 @@ def profile(lines: list[dict[str, Any]]) -> str:
         share = f"{100 * (total - network) / total:.0f} %"
         rows.append([line["protocol"], line["way"], line["precision"], *kinds, line["profile"]["kernels"], share])
     head = ["protocol", "way", "precision", *NETWORK, *AROUND, "kernels", "not the network"]
-    about = "Kernels one after the other, so that each is counted with its own time."
+    about = "Kernels were run one after the other, so that each is measured by itself."
     return folded("One step by kernel, in microseconds", about, table(head, rows), _notes(lines), _bound(lines))
 
 
@@ -143,10 +143,9 @@ def _bound(lines: list[dict[str, Any]]) -> str:
         rows.append([protocol, *row])
     head = ["protocol", "convolutions", "MB a step", "norms at memory speed", "sum", "measured, best"]
     return (
-        "\nSeveral runs at once fill what one leaves idle. Seconds per epoch in bf16, of the convolutions (cuDNN's) as "
-        "profiled and of what the norms must read and write, at the speed of the memory. To be faster than the sum, "
-        "convolutions and norms would have to be at work at the same time, or the convolutions be others.\n\n"
-        + table(head, rows)
+        "\nConcurrent runs use the time in which a single run leaves the device idle. The table compares them with a bound in "
+        "seconds per epoch (bf16): the profiled time of cuDNN's convolutions, plus the time in which the memory can be read and "
+        "written for the norms.\n\n" + table(head, rows)
     )
 
 
@@ -190,12 +189,15 @@ def tests(lines: list[dict[str, Any]]) -> str:
         for line in lines
     ]
     about = (
-        "`python tools/gpu_tests.py` runs tests on a GPU. Among them: concurrent runs give exactly, bit for bit, the losses "
-        "of each step, the weights and the accuracy of the same runs alone, in bf16 and in TF32 "
-        "(`test_concurrent_runs_give_exactly_what_each_gives_alone`); the fast path gives the plain one's losses in float32 "
-        "up to rounding; a run that is killed and started again in deterministic mode ends with the same files to the bit "
+        "`python tools/gpu_tests.py` runs tests on a GPU. They include these:\n\n"
+        "- Concurrent runs equal the same runs alone bit for bit, in bf16 and in TF32: the losses of each step, the weights and "
+        "the accuracy (`test_concurrent_runs_give_exactly_what_each_gives_alone`).\n"
+        "- The fast path gives the losses of the plain path in float32 up to rounding.\n"
+        "- A run that is killed and started again in deterministic mode ends with the same files bit for bit "
         "(`test_images_in_deterministic_mode_end_the_same_in_every_process`, cnn8 in TF32 and bf16, resnet18 in bf16; one of "
-        "the four runs on the CPU); within an epoch the host does not wait for the device. *Left*: not reached in its time."
+        "the four runs on the CPU).\n"
+        "- Within an epoch the host does not wait for the device.\n\n"
+        "*Left* is the number of tests that were not reached within the time limit."
     )
     return folded("Tests on a GPU", about, table(["tests", "commit", *outcomes], rows), where_measured(lines) + ".")
 
