@@ -159,7 +159,8 @@ def a_answer() -> str:
     less = [value for cell in cells if a_of("auto", cell[1]) < 30 for value in against_30("auto", *cell)]
     return (
         f"**At the theoretical bound, the accuracy is {-statistics.fmean(bound):.1f} points below that at the paper's a = 30. "
-        f"If `auto` chooses an `a` below 30, the accuracy differs by {statistics.fmean(less):+.1f} points.** These are means over "
+        f"If `auto` chooses an `a` below 30, the accuracy differs by {statistics.fmean(less):+.1f} points.** "
+        "These are means over "
         "noises, two optimisers and seeds on the digits."
     )
 

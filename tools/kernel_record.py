@@ -66,9 +66,11 @@ def kernels() -> str:
     head.append("gradient in the forward pass, in copies")
     about = (
         f"{_where(facts)}: medians in milliseconds of kernels replayed as CUDA graphs.\n\n"
-        "- **Floor.** A copy of the logits reads and writes them once. The first pass reads them; the second reads them again and "
+        "- **Floor.** A copy of the logits reads and writes them once. The first pass reads them; the second "
+        "reads them again and "
         "writes the gradient. The floor is therefore one and a half copies. *Reached* is the floor divided by the time.\n"
-        "- **ANL-CE and JAL-FL** need the normaliser of a row first, so the first pass reads a row of more than 64 classes twice. "
+        "- **ANL-CE and JAL-FL** need the normaliser of a row first, so the first pass reads a row of more "
+        "than 64 classes twice. "
         "Up to 1,024 classes the second read comes from the cache and is not counted. Beyond, it counts as a fourth pass. From "
         "27,000 classes on, JAL-FL needs one read.\n"
         "- **Gradient in the forward pass** (`GradientInForward`). Rows of 64 to 256 kB are kept in shared memory, so they are "

@@ -25,8 +25,10 @@ def next_table() -> str:
         rows.append([one["set"], one["kind"], one["noise"], counts, f"{100 * early:.1f}", f"{100 * first:+.1f}", *_ends(found)])
     head = ["data", "an example of", "noise", "size", "early stopping", "advise", "worst", "best"]
     said = (
-        f"On {len(lines)} data sets, the worst of {len(gains)} models gains {min(gains):+.1f} points over cross entropy with early "
-        f"stopping, and the mean gain is {fmean(gains):+.1f} points. The table contains the accuracy of cross entropy with early "
+        f"On {len(lines)} data sets, the worst of {len(gains)} models gains {min(gains):+.1f} points over "
+        "cross entropy with early "
+        f"stopping, and the mean gain is {fmean(gains):+.1f} points. The table contains the accuracy of cross "
+        "entropy with early "
         "stopping in %. The other columns contain the points gained over it: by the model that `advise` recommends, and by the "
         "worst and the best of all models that the printed commands lead to."
     )

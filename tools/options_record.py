@@ -72,7 +72,8 @@ def options_answer() -> str:
     return (
         "**Compared with early stopping, early-learning regularisation (ELR) changes the balanced accuracy of cross entropy by "
         f"{balanced[1]} points on balanced classes, and by {other[1]} under class imbalance.** The accuracy changes by "
-        f"{balanced[0]} and {other[0]}. Three options and four losses were measured. More accurate than both cross entropy with "
+        f"{balanced[0]} and {other[0]}. Three options and four losses were measured. More accurate than both "
+        "cross entropy with "
         f"early stopping and JAL-CE, over all cells, is only: {ahead}."
         f"\n\n{table(['option', 'added to', 'points of accuracy'], said)}".rstrip()
     )
@@ -100,7 +101,8 @@ def options_tables() -> str:
         [
             table(head, options).strip(),
             table(rivals, losses).strip(),
-            "Differences in points, with 95 % intervals over data sets. Cost is the CPU time of a run relative to cross entropy.",
+            "Differences in points, with 95 % intervals over data sets. Cost is the CPU time of a run relative "
+            "to cross entropy.",
             folded("Means", table(["method", "cells", "accuracy", "balanced accuracy"], means)),
             folded("The settings that were chosen among", table(["method", "cells", "accuracy over CE", "balanced"], settings)),
             f"`benchmarks/options.py`; {where_measured(lines)}",

@@ -40,7 +40,8 @@ def imbalance_answer() -> str:
     kept = sum(one["rare_accuracy"] > 0 for one in started)
     return (
         "**Under class imbalance robust losses without class weights may never predict the minority class.** "
-        f"{_defaults_answer()}\n\nWithout class weights and without a warm start, these losses never predict the minority class:"
+        f"{_defaults_answer()}\n\nWithout class weights and without a warm start, these losses never predict "
+        "the minority class:"
         f"\n\n{chr(10).join(f'- {one}' for one in said)}\n\n"
         f"After ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of {len(started)} runs."
     )

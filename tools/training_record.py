@@ -46,7 +46,8 @@ def training(lines: list[dict[str, Any]]) -> str:
         )
     head = ["protocol", "way", "precision", "runs at once", "seconds per epoch and run", "speed-up", "GiB"]
     about = (
-        "`benchmarks/training.py` trains JAL-CE under 80 % symmetric noise with the paper's protocols on random images, without "
+        "`benchmarks/training.py` trains JAL-CE under 80 % symmetric noise with the paper's protocols on "
+        "random images, without "
         "evaluation. Numbers are medians of the epochs after the first, with minimum and maximum, divided by the number of "
         f"concurrent runs. The speed-up is relative to the published script, which needs {PUBLISHED_SCRIPT} s for an epoch of "
         "CIFAR-10."
@@ -105,7 +106,8 @@ def before(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> str:
         cells = [f"{column[key]:.3f}" if key in column else "" for column in columns]
         rows.append([*key, *cells, f"{100 * (max(seconds) / min(seconds) - 1):.1f} %"])
     about = (
-        "Seconds per epoch and run at three commits. cuDNN chooses its algorithms anew in each process, so processes differ by a "
+        "Seconds per epoch and run at three commits. cuDNN chooses its algorithms anew in each process, so "
+        "processes differ by a "
         "few per cent. Since the first of these commits, predictions are counted concurrently with the backward pass. In the "
         "last one, the loss is computed by our kernels."
     )
@@ -144,7 +146,8 @@ def _bound(lines: list[dict[str, Any]]) -> str:
     head = ["protocol", "convolutions", "MB a step", "norms at memory speed", "sum", "measured, best"]
     return (
         "\nConcurrent runs use the time in which a single run leaves the device idle. The table compares them with a bound in "
-        "seconds per epoch (bf16): the profiled time of cuDNN's convolutions, plus the time in which the memory can be read and "
+        "seconds per epoch (bf16): the profiled time of cuDNN's convolutions, plus the time in which the "
+        "memory can be read and "
         "written for the norms.\n\n" + table(head, rows)
     )
 
@@ -190,7 +193,8 @@ def tests(lines: list[dict[str, Any]]) -> str:
     ]
     about = (
         "`python tools/gpu_tests.py` runs tests on a GPU. They include these:\n\n"
-        "- Concurrent runs equal the same runs alone bit for bit, in bf16 and in TF32: the losses of each step, the weights and "
+        "- Concurrent runs equal the same runs alone bit for bit, in bf16 and in TF32: the losses of each "
+        "step, the weights and "
         "the accuracy (`test_concurrent_runs_give_exactly_what_each_gives_alone`).\n"
         "- The fast path gives the losses of the plain path in float32 up to rounding.\n"
         "- A run that is killed and started again in deterministic mode ends with the same files bit for bit "

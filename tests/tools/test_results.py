@@ -167,7 +167,7 @@ def test_kernels_that_were_measured_again_stand_in_the_place_of_those_before_and
     assert "torch 2.11, commit new, 2026-01-02" in page
     assert "| 8,192 x 128,256 | jal-ce | 3 | 6.30 | 1.500 | 0.500 | 1.000 | 1.500 | 1.50 | 100% | 1.25 |" in page
     assert "9.000" not in page
-    assert "Whole steps in milliseconds, of commit old" in page
+    assert "Whole steps in milliseconds at commit old" in page
     assert "| JAL-CE | 2.50 (2 MiB) |" in page
     assert "small batches, of commit new" in page
     assert "3 launches, and takes 12 microseconds in a CUDA graph (of commit old)." in page
