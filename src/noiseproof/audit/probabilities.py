@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.audit.noise_model import NoiseModel, check_model_fits, fit_noise_model
 from noiseproof.audit.result import Audit
-from noiseproof.io.text import excerpt
+from noiseproof.io.text import and_more, excerpt
 
 if TYPE_CHECKING:
     import torch
@@ -185,8 +185,7 @@ def column_classes(probabilities: NDArray[np.floating], classes: Sequence[str]) 
     if columns > len(classes) and tuple(classes) == tuple(map(str, range(len(classes)))):
         return tuple(map(str, range(columns)))
     if columns > 1 and columns != len(classes):
-        more = ", ..." if len(classes) > MAX_CLASSES_NAMED else ""
-        named = ", ".join(excerpt(name, 40) for name in classes[:MAX_CLASSES_NAMED]) + more
+        named = and_more([excerpt(name, 40) for name in classes], MAX_CLASSES_NAMED)
         raise ValueError(f"{columns} columns, and the data have {len(classes)} classes: {named}; one for each, in this order")
     return tuple(classes)
 
@@ -211,9 +210,7 @@ def _note_on_columns(p: NDArray[np.floating], given: Labels, names: Sequence[str
     moved = [(a, b) for a, b in most if a != b and 2 * counts[a, b] > max(counts[a].sum(), MIN_ROWS_PER_CLASS)]
     if {a for a, _ in moved} != {b for _, b in moved} or not moved:
         return ()
-    pairs = ", ".join(f"{names[a]} as {names[b]}" for a, b in moved[:MAX_PAIRS_NAMED]) + (
-        ", ..." if len(moved) > MAX_PAIRS_NAMED else ""
-    )
+    pairs = and_more([f"{names[a]} as {names[b]}" for a, b in moved], MAX_PAIRS_NAMED)
     return (f"most labels of some classes are predicted as another each, {pairs}: are the columns in another order?",)
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from noiseproof.cli.options import EmbeddingProgress, datasets
 from noiseproof.io.console import console, errors_reported, import_local_modules, stoppable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 PLACE = "Embed a column of texts or images of a table, image files, an .npz file or a data set with a name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
@@ -38,20 +34,13 @@ def embed(data: Data, encoder: Encoder, out: Out, column: Column = None, split: 
     """
     with stoppable(lambda: "the same command resumes after the last batch"), errors_reported():
         from noiseproof.data import embed_data
-        from noiseproof.io.files import write_whole
+        from noiseproof.io.files import save_array, write_whole
 
         if out.suffix.lower() != ".npy":
             raise ValueError(f"--out {out}: embeddings are written as an .npy file")
         import_local_modules(encoder)
         found = embed_data(data, encoder, column=column, split=split, on_progress=None if quiet else EmbeddingProgress())
-        write_whole(out, lambda place: _save(place, found))
+        write_whole(out, lambda place: save_array(place, found))
     if not quiet:
         text = f"{len(found):,} embeddings of {found.shape[1]} numbers: {out}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _save(place: Path, array: NDArray[np.float32]) -> None:
-    import numpy as np
-
-    with place.open("wb") as file:
-        np.save(file, array, allow_pickle=False)

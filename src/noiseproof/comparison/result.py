@@ -20,7 +20,7 @@ from noiseproof.comparison.paired import (
     Sample,
     rank_paired,
 )
-from noiseproof.io.text import excerpt
+from noiseproof.io.text import aligned, excerpt
 
 HEADER = ("loss", "regularisation", "mean", "std", "n", "balanced", "macro F1", "difference to the best", "group")
 NUMBER_COLUMNS = (2, 3, 4, 5, 6)
@@ -253,15 +253,7 @@ class Comparison:
         lines = [HEADER, *self._cells()]
         if not any(line[-1] for line in lines[1:]):
             lines = [line[:-1] for line in lines]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = [
-            "  ".join(
-                text.rjust(width) if k in NUMBER_COLUMNS else text.ljust(width)
-                for k, (text, width) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in lines
-        ]
-        return "\n".join([*(line.rstrip() for line in table), "", self.verdict(), "", *self.notes()])
+        return "\n".join([*aligned(lines, NUMBER_COLUMNS), "", self.verdict(), "", *self.notes()])
 
     def to_markdown(self) -> str:
         """The setting, the table, the verdict and the notes as Markdown."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noiseproof.io.csv_files import NUMBER_TEXT
 from noiseproof.io.files import DataError
-from noiseproof.io.text import excerpt
+from noiseproof.io.text import and_more, excerpt
 
 Frame: TypeAlias = Any
 """A pandas.DataFrame; pandas is imported by the first table, and hints resolve without it"""
@@ -38,10 +38,31 @@ DATE_TEXT = re.compile(
 _DAYS = ["%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%d/%m/%y", "%m/%d/%y", "%Y/%m/%d"]
 _DAYS += ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y"]
 DATE_FORMATS = ("ISO8601", *(f"{day}{time}" for time in ("", " %H:%M", " %H:%M:%S") for day in _DAYS))
-SAMPLED_TEXTS = 1000
-"""So many texts say whether a column is worth the time of reading all as dates, and in which formats"""
 MAX_NUMBER = 1e150
 """Larger numbers are read as this: their squares are none"""
+Kind = Literal["number", "category", "boolean", "date", "text", "image", "embedding", "drop"]
+KINDS = get_args(Kind)
+
+IDENTIFIER_NAME = re.compile(r"(^|[_\s.-])(?i:id|uuid|guid|index|key)$|[a-z]I[Dd]$|^(?i:unnamed): ?\d+$|^$")
+MIN_PARSED_SHARE = 0.95
+"""Texts of which this share are numbers (or dates) are a column of numbers (or dates)"""
+MAX_HASH = 2**63 - 1
+SAMPLED_ROWS = 1000
+"""About so many texts say whether it is worth the time to read the column as numbers or dates, and in which formats"""
+MAX_FLAGS = 100
+"""A column of more different texts is none of yes and no, however they are spelt"""
+MAX_LEVELS, MAX_LEVEL_SHARE = 40, 0.02
+"""Texts with at most so many different values, or with at most this share of the rows different, are a category"""
+MIN_TEXT_WORDS = 2.5
+"""Mean number of words from which on texts of many different values are free text"""
+MIN_UNIQUE_ROWS = 20
+"""Fewer rows that all differ do not make a column an identifier"""
+MIN_COPY_AGREEMENT = 0.99
+"""A column whose values determine the label of this share of the rows is reported as a copy of the label"""
+IMAGES_LEFT_OUT = "images, which --encoder makes features of"
+MAX_COLUMNS_NAMED = 20
+MAX_NAMED_ROWS = 3
+"""Rows that a message names"""
 
 
 def as_text(values: Series) -> Series:
@@ -112,7 +133,7 @@ def as_dates(values: Series) -> Series | None:
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return pd.to_datetime(values, utc=True)
     texts = as_text(values)
-    sample = texts.dropna().head(SAMPLED_TEXTS)
+    sample = texts.dropna().head(SAMPLED_ROWS)
     if not len(sample) or sample.str.fullmatch(DATE_TEXT.pattern).mean() < 0.9:
         return None
     read = functools.partial(pd.to_datetime, errors="coerce", utc=True)
@@ -162,19 +183,18 @@ def flags_of(values: Series, name: str) -> NDArray[np.float64]:
     if flags is None and pd.api.types.is_numeric_dtype(values.dtype) and values.dropna().isin((0, 1)).all():
         flags = values.astype("Float64").astype("float64")  # as a database or a CSV of 0 and 1 has booleans
     if flags is None:
-        raise DataError(
-            f"column {name!r} was of yes and no in training and has other values now, such as {str(_first(values))!r:.60}"
-        )
+        other = f"{str(values.dropna().iloc[0])!r:.60}"
+        raise DataError(f"column {name!r} was of yes and no in training and has other values now, such as {other}")
     found: NDArray[np.float64] = flags.to_numpy(np.float64, na_value=np.nan)
     return found
 
 
 def seconds_of(values: Series, name: str) -> NDArray[np.float64]:
-    dates = as_dates(values) if values.notna().any() else None
-    if dates is None:
-        if values.notna().any():
-            raise DataError(f"column {name!r} should be dates, got {str(_first(values))!r:.60}")
+    there = values.dropna()
+    if not len(there):
         return np.full(len(values), np.nan)
+    if (dates := as_dates(values)) is None:
+        raise DataError(f"column {name!r} should be dates, got {str(there.iloc[0])!r:.60}")
     _check_read(values, dates, name, "date")
     seconds = dates.dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.float64)
     return np.where(dates.isna().to_numpy(), np.nan, seconds)
@@ -185,35 +205,6 @@ def _check_read(values: Series, read: Series, name: str, kind: str) -> None:
     if len(strange):
         first = values.iloc[int(strange[0])]
         raise DataError(f"column {name!r} should be a {kind}, got {first!r:.60} in row {strange[0] + 1} ({len(strange)} such)")
-
-
-def _first(values: Series) -> Any:
-    return values.dropna().iloc[0]
-
-
-Kind = Literal["number", "category", "boolean", "date", "text", "image", "embedding", "drop"]
-KINDS = get_args(Kind)
-
-IDENTIFIER_NAME = re.compile(r"(^|[_\s.-])(?i:id|uuid|guid|index|key)$|[a-z]I[Dd]$|^(?i:unnamed): ?\d+$|^$")
-MIN_PARSED_SHARE = 0.95
-"""Texts of which this share are numbers (or dates) are a column of numbers (or dates)"""
-MAX_HASH = 2**63 - 1
-SAMPLED_ROWS = 1000
-"""About so many texts say whether it is worth the time to read the column as numbers"""
-MAX_FLAGS = 100
-"""A column of more different texts is none of yes and no, however they are spelt"""
-MAX_LEVELS, MAX_LEVEL_SHARE = 40, 0.02
-"""Texts with at most so many different values, or with at most this share of the rows different, are a category"""
-MIN_TEXT_WORDS = 2.5
-"""Mean number of words from which on texts of many different values are free text"""
-MIN_UNIQUE_ROWS = 20
-"""Fewer rows that all differ do not make a column an identifier"""
-MIN_COPY_AGREEMENT = 0.99
-"""A column whose values determine the label of this share of the rows is reported as a copy of the label"""
-IMAGES_LEFT_OUT = "images, which --encoder makes features of"
-MAX_COLUMNS_NAMED = 20
-MAX_NAMED_ROWS = 3
-"""Rows that a message names"""
 
 
 @dataclass(frozen=True)
@@ -438,5 +429,4 @@ def find_label_copies(frame: Frame, labels: NDArray[np.int64], columns: Iterable
 
 def listed(names: Iterable[str]) -> str:
     """The first names of columns in quotes."""
-    given = [repr(excerpt(str(name), 40)) for name in names]
-    return ", ".join(given[:MAX_COLUMNS_NAMED]) + (", ..." if given[MAX_COLUMNS_NAMED:] else "")
+    return and_more([repr(excerpt(str(name), 40)) for name in names], MAX_COLUMNS_NAMED)

@@ -16,6 +16,7 @@ from noiseproof.audit.noise_model import NoiseModel
 from noiseproof.audit.result import MIN_RATE_WARNED, percent, short_name
 from noiseproof.audit.scores import Estimate
 from noiseproof.io.files import DataError
+from noiseproof.io.text import aligned
 from noiseproof.learners.catalog import SPECS
 from noiseproof.learners.crossfit import CrossFit, left_out
 
@@ -180,18 +181,12 @@ class Leaderboard(tuple[Leader, ...]):
             ]
             for line in self
         ]
-        return "\n".join(_aligned([head, *rows]))
+        return "\n".join(f"  {line}" for line in aligned([head, *rows]))
 
 
 def _numbers(found: Estimate | None) -> str:
     """An estimate in %, with its interval."""
     return "-" if found is None else f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """The lines of a table whose columns are as wide as their longest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 @dataclass(frozen=True)
@@ -333,7 +328,7 @@ class Verdict:
         kept = [name for name in ESTIMATES if getattr(self.model, name) is not None]
         rows = [["", *(ESTIMATES[name] for name in kept)]]
         rows += [[title, *(_numbers(getattr(line, name)) for name in kept)] for title, line in lines]
-        return _aligned(rows)
+        return [f"  {line}" for line in aligned(rows)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

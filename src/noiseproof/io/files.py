@@ -284,6 +284,14 @@ def label_hash(labels: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
 
 
+def save_array(place: Path, array: ArrayLike) -> None:
+    """Write an .npy file of this very name, without pickles."""
+    import numpy as np
+
+    with place.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
 def save_arrays(place: Path, arrays: Mapping[str, ArrayLike], *, compressed: bool = False) -> None:
     """Write an .npz file of this very name, without pickles."""
     import numpy as np

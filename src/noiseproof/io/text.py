@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,6 +122,18 @@ def and_more(names: Sequence[object], most: int = 10) -> str:
     ('a, b and 2 more', '0, 1')
     """
     return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    """The lines of a table whose columns are as wide as their longest cell; columns of ``numbers`` end at one place.
+
+    >>> aligned([["loss", "mean"], ["ce", "9.5"]], numbers=[1])
+    ['loss  mean', 'ce     9.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    put = [str.rjust if k in numbers else str.ljust for k in range(len(widths))]
+    lines = ([place(cell, width) for place, cell, width in zip(put, row, widths, strict=True)] for row in rows)
+    return ["  ".join(line).rstrip() for line in lines]
 
 
 def command_options(options: Mapping[str, Any]) -> list[str]:

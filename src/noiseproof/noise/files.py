@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table
-from noiseproof.io.files import ReadError, checksum, file_and_name, label_hash, write_whole, wrong_suffix
-from noiseproof.io.text import cell, csv_rows, excerpt, read_by, read_json
+from noiseproof.io.files import ReadError, checksum, file_and_name, label_hash, save_array, write_whole, wrong_suffix
+from noiseproof.io.text import and_more, cell, csv_rows, excerpt, read_by, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, rows_of_numbers
 from noiseproof.plugins import load_plugins
@@ -154,7 +154,7 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
         "matrix_asked": noise.matrix,
         "matrix_realised": noisy.matrix,
     }
-    write_whole(folder / LABELS_FILE, lambda path: _save_array(path, noisy.labels))
+    write_whole(folder / LABELS_FILE, lambda path: save_array(path, noisy.labels))
     write_whole(folder / MANIFEST, lambda path: _save_json(path, manifest))
     return folder / MANIFEST
 
@@ -280,9 +280,7 @@ def _expect(path: Path, what: str, stated: object, found: object) -> None:
 def _chosen(path: Path, names: Iterable[object], name: str | None) -> Any:
     """Which of several sets of labels to take: the one of this name, or the only one."""
     known = {str(key): key for key in names}
-    listed = ", ".join(excerpt(key) for key in sorted(known)[:MAX_NAMES_LISTED]) + (
-        ", ..." if len(known) > MAX_NAMES_LISTED else ""
-    )
+    listed = and_more([excerpt(key) for key in sorted(known)], MAX_NAMES_LISTED)
     if name is None and len(known) != 1:
         raise ValueError(f"{path}: holds several sets of labels, choose one: {listed or 'but it has none'}")
     if name is not None and name not in known:
@@ -321,11 +319,6 @@ def _as_array(path: Path, content: Any) -> NDArray[Any]:
         if all(type(label) in (int, float) for label in content):
             return np.asarray(content)
     raise ReadError(path, "it should hold numbers, one for each example")
-
-
-def _save_array(path: Path, array: Any) -> None:
-    with path.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
 
 
 def _save_json(path: Path, facts: dict[str, Any]) -> None:
@@ -416,18 +409,15 @@ def column_order(own: Sequence[str], wanted: Sequence[str]) -> list[int]:
     if tuple(own) == tuple(wanted) or _are_numbers(own) or _are_numbers(wanted):
         return list(range(len(own)))
     if set(own) != set(wanted) or len(set(own)) < len(own):
-        file, data = (_listed(set(one) - set(other)) for one, other in ((own, wanted), (wanted, own)))
+        alone = (sorted({*own} - {*wanted}), sorted({*wanted} - {*own}))
+        quoted = ([repr(excerpt(name, 40)) for name in names] for names in alone)
+        file, data = (and_more(names, MAX_CLASSES_NAMED) or "none of its own" for names in quoted)
         raise ValueError(f"its columns are of other classes than the data: only the file has {file}, only the data {data}")
     return [list(own).index(name) for name in wanted]
 
 
 def _are_numbers(classes: Sequence[str]) -> bool:
     return all(name == str(k) for k, name in enumerate(classes))
-
-
-def _listed(names: set[str]) -> str:
-    more = ", ..." if len(names) > MAX_CLASSES_NAMED else ""
-    return ", ".join(repr(excerpt(name, 40)) for name in sorted(names)[:MAX_CLASSES_NAMED]) + more or "none of its own"
 
 
 def read_soft_labels(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.io.files import find_file
+from noiseproof.io.text import and_more
 from noiseproof.noise.files import (
     MANIFEST,
     SoftLabels,
@@ -417,8 +418,8 @@ class NoiseMatrix(NamedTuple):
     def note(self) -> str:
         """Which classes have no examples, if there are some."""
         absent = np.flatnonzero(~self.matrix.any(1))
-        some = ", ".join(map(str, absent[:MAX_CLASSES_LISTED])) + (", ..." if len(absent) > MAX_CLASSES_LISTED else "")
-        return f"no example has the clean label {some}: nothing to show in these rows" if len(absent) else ""
+        some = and_more(absent.tolist(), MAX_CLASSES_LISTED)
+        return f"no example has the clean label {some}: nothing to show in these rows" if some else ""
 
     def plot(self, path: str | Path) -> None:
         """Write the matrix as a heat map.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from noiseproof.io.text import did_you_mean
+from noiseproof.io.text import aligned, did_you_mean
 from noiseproof.losses import find_loss
 from noiseproof.paper.published import Cell, cells
 from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, differences, recipe, recipe_of
@@ -447,13 +447,7 @@ def plan_text(planned: Sequence[PlannedRun[PaperRun]], costs: RunCosts, precisio
         numbers = [str(number or "-") for number in (len(runs), len(runs) - len(left), *by_seed)]
         if runs:
             lines.append([table, dataset, *numbers, _time(left, costs)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    aligned = [
-        "  ".join([*(part.ljust(w) for part, w in places[:2]), *(part.rjust(w) for part, w in places[2:])])
-        for line in lines
-        for places in [list(zip(line, widths, strict=True))]
-    ]
-    return "\n".join([*aligned, "", *_plan_notes(planned, costs, precision)])
+    return "\n".join([*aligned(lines, range(2, len(lines[0]))), "", *_plan_notes(planned, costs, precision)])
 
 
 def _place(first: Cell | Curve) -> tuple[str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from noiseproof.comparison.paired import ALPHA
-from noiseproof.io.text import did_you_mean
+from noiseproof.io.text import aligned, did_you_mean
 from noiseproof.paper import PROFILES
 from noiseproof.paper.agreement import CellResult, Point, Ranking, average, holm, ranking, spread
 from noiseproof.report.page import DIVERGED, counted, named_seeds
@@ -110,13 +109,8 @@ def _text(results: list[CellResult]) -> str:
                 lines += [[row, "ours", *map(marked, cells)], ["", "paper", *map(papers, cells)]]
             else:
                 lines.append([row, "paper", *map(papers, cells)])
-        parts.append("\n".join([view.title, *_aligned(lines), *notes_on(view), "", _summary(view)]))
+        parts.append("\n".join([view.title, *aligned(lines), *notes_on(view), "", _summary(view)]))
     return "\n\n".join([*parts, LEGEND])
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip_longest(*lines, fillvalue="")]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def _markdown(results: list[CellResult]) -> str:

@@ -230,17 +230,6 @@ def weakest_class(record: Mapping[str, Any]) -> tuple[int, float] | None:
     return (min(known)[1], 100 * min(known)[0]) if known else None
 
 
-def message_of(record: Mapping[str, Any]) -> str:
-    """Why a run has no result."""
-    found = record.get("message")
-    return found if isinstance(found, str) else ""
-
-
-def warnings_of(record: Mapping[str, Any]) -> list[str]:
-    found = record.get("warnings")
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
-
-
 def counted(count: int, one: str, many: str) -> str:
     """A number with the words that agree with it.
 
@@ -405,8 +394,6 @@ def page_values(records: Sequence[dict[str, Any]], groups: Sequence[RunGroup]) -
         "seed_of": seed_of,
         "named_seeds": named_seeds,
         "weakest_class": weakest_class,
-        "message_of": message_of,
-        "warnings_of": warnings_of,
     }
 
 
