@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.fit import FitProgress, Shown
+from noiseproof.cli.fit import FitProgress, Folds, Shown
 from noiseproof.cli.options import Columns, DropUnlabelled, Encoder, Label, SplitColumn, datasets, print_columns, reading_from
 from noiseproof.cli.train import Device, Json, Model, Workers
 from noiseproof.io.console import (
@@ -50,7 +50,6 @@ Quick = Annotated[
     bool,
     typer.Option("--quick", help="Train fewer learners, or one network on all labels: several times faster, less accurate."),
 ]
-Folds = Annotated[int | None, typer.Option(help="Cross-validate with this number of folds; 5 by default.", min=2)]
 Epochs = Annotated[
     int | None,
     typer.Option(help="Train networks for this number of epochs; for images the default depends on their size.", min=1),

@@ -22,6 +22,7 @@ from noiseproof.cli.options import (
     print_columns,
     reading_from,
 )
+from noiseproof.cli.train import Json
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -82,7 +83,6 @@ Address = Annotated[
     str | None, typer.Option(help="Connect to the Ray cluster at this address; by default a new one starts on this machine.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 6
 
 

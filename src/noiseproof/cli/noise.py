@@ -24,6 +24,7 @@ Spec = Annotated[str, typer.Argument(help=NOISES, autocompletion=noises)]
 LabelsFile = Annotated[
     Path | None, typer.Option("--labels", help="Read the clean labels from this file: .npy, .npz, .json, .pt or .csv.")
 ]
+LabelsName = Annotated[str | None, typer.Option(help="Read the labels of this name, if the file contains several.")]
 DatasetName = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +43,7 @@ def make(
     spec: Spec,
     out: Annotated[Path, typer.Option(help="Write labels.npy and manifest.json into this folder.")],
     labels: LabelsFile = None,
-    name: Annotated[str | None, typer.Option(help="Read the labels of this name, if the file contains several.")] = None,
+    name: LabelsName = None,
     dataset: DatasetName = None,
     data: Root = None,
     classes: Classes = None,
@@ -69,7 +70,7 @@ def make(
 def verify(
     manifest: Annotated[Path, typer.Argument(help="Check against this manifest.json, or the one in this folder.")],
     labels: LabelsFile = None,
-    name: Annotated[str | None, typer.Option(help="Read the labels of this name, if the file contains several.")] = None,
+    name: LabelsName = None,
     dataset: DatasetName = None,
     data: Root = None,
 ) -> None:

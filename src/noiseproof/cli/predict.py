@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from noiseproof.cli.fit import Metrics
 from noiseproof.cli.options import Label, runs
+from noiseproof.cli.train import Device
 from noiseproof.io.console import (
     Console,
     ProgressBar,
@@ -54,7 +55,6 @@ Written = Annotated[
 Model = Annotated[
     str | None, typer.Option(help="Build the network with this package.module:function, if the run was trained with one.")
 ]
-Device = Annotated[str, typer.Option(help="Compute on this device: auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Decode image files in this number of processes, where there are many.", min=0)]
 Function = Annotated[
     str | None,

@@ -62,7 +62,7 @@ class DataSummary:
     def __str__(self) -> str:
         lines = [f"{printable(self.dataset.name)}: {len(self.dataset.classes)} classes"]
         lines += [f"  {name:5} {len(part):>7} examples, {_inputs(part)}" for name, part in self.dataset.splits.items()]
-        lines += [f"  {CHANNELS_FIRST}"] * any(map(_channels_first, self.dataset.splits.values()))
+        lines += [f"  {CHANNELS_FIRST}"] * any(part.in_memory and part.channels_first for part in self.dataset.splits.values())
         lines.append(f"  {self.balance}")
         if self.given is not None:
             lines.append(f"  {int(self.given.mask.sum())} of the given labels differ: {self.given.rate:.4f}")
@@ -132,7 +132,3 @@ def _inputs(split: Examples) -> str:
     if x.dtype == np.uint8 or not x.size:
         return text
     return f"{text} in [{x.min():.4g}, {x.max():.4g}], mean {x.mean():.4g}, std {x.std():.4g}"
-
-
-def _channels_first(split: Examples) -> bool:
-    return split.in_memory and split.channels_first

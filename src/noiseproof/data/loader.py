@@ -327,7 +327,7 @@ def in_memory_at(dataset: Dataset, size: Size, *, keep_rgb: bool = False) -> Dat
     if sum(len(split) for split in splits.values()) * size[0] * size[1] * 3 > MAX_DECODED_BYTES:
         return dataset
     images = {name: _pixels(split, size) for name, split in splits.items()}
-    if not keep_rgb and all(_is_grey(pixels) for pixels in images.values()):
+    if not keep_rgb and all((pixels[..., :1] == pixels[..., 1:]).all() for pixels in images.values()):
         images = {name: pixels[..., :1].copy() for name, pixels in images.items()}
     ready: dict[str, Examples] = {
         name: Split(images[name], split.labels, split.paths) if not split.in_memory else split
@@ -361,10 +361,6 @@ def framed(path: str, framing: Framing, key: tuple[Word, ...]) -> NDArray[np.uin
         return np.asarray(framing.frame(image, key))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
-
-
-def _is_grey(pixels: NDArray[np.uint8]) -> bool:
-    return bool((pixels[..., :1] == pixels[..., 1:]).all())
 
 
 def _size_in_header(path: str) -> Size | None:
