@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     cls=Commands,
-    help="Train classifiers on labels that are partly wrong.",
+    help="Train classifiers on noisy labels, and find label errors.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # which joins the lines of a paragraph

@@ -60,9 +60,10 @@ def advise(
     pretrained: Pretrained = False,
     as_json: Json = False,
 ) -> None:
-    """What to run on your data and what to expect of it; for a training loop of your own, which loss and settings, and why.
+    """Recommend what to run on your data, and a loss and hyperparameters for a training loop of your own.
 
-    Every part names what it rests on: theory, the paper's settings, our own records, or nothing that was measured.
+    Each recommendation names its source: theory, the paper's settings, or our own records. If nothing was measured, it says
+    so.
 
     Examples:
 

@@ -94,25 +94,25 @@ def audit(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Which labels are wrong, how many are, and what they are mistaken for.
+    """Find label errors, and estimate the noise rate and which classes are mistaken for which.
 
-    Tables and embeddings are learnt by the learners of *noiseproof fit*, each without a part of the examples that it then
-    judges. Images, or features with --model or --epochs, are learnt by networks with a noise-robust loss, without a GPU by a
-    small one, cnn5. --probabilities takes the predictions of a model of yours instead. Stopped and started again, what is
-    finished is not trained again.
+    For tables and embeddings, the learners of *noiseproof fit* predict each example out of fold. For images, and for
+    features with --model or --epochs, networks with a noise-robust loss do so; without a GPU the network is the small cnn5.
+    With --probabilities, the audit uses the predictions of a model of yours. After an interruption, the same command
+    resumes.
 
-    The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the flagged examples to keep,
-    relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
-    flagged, fold, warning; **transition.csv**, how often a class is given each label; and **posterior.npz**, the probability of
-    every class for every example, which *noiseproof train --labels* takes as soft labels.
+    The folder contains **audit.html**, an offline page with the verdict, the transition matrix, every class and the flagged
+    examples to keep, relabel or drop. **audit.csv** contains a line for every label: index, path, given, suggested,
+    p_wrong, p_suggested, flagged, fold, warning. **transition.csv** contains the transition matrix. **posterior.npz**
+    contains soft labels for *noiseproof train --labels*: the probability of every class for every example.
 
-    The page exports decisions as a CSV file. With --decisions and the same DATA they are applied: **cleaned.npz** or
-    **cleaned.csv** in the folder is the data with the new labels and without what was dropped, for *noiseproof fit*.
-    audit.csv with a column *decision* added will do as well.
+    The page exports decisions as a CSV file. With --decisions and the same DATA, they are applied: **cleaned.npz** or
+    **cleaned.csv** contains the data with the new labels and without dropped examples, for *noiseproof fit*. You can also
+    add a column *decision* to audit.csv and pass that file.
 
-    A table is CSV, TSV, Parquet, Feather or JSON Lines, of numbers, categories, dates and text, with gaps. Its labels are in
-    the column called label, class, target or y, or in the last; --label names another. What each column was taken for is
-    printed, and --columns says it otherwise.
+    A table can be CSV, TSV, Parquet, Feather or JSON Lines, with numbers, categories, dates, text and missing values. The
+    labels are in the column called label, class, target or y, or in the last column; --label names another one. The
+    inferred type of each column is printed, and --columns changes it.
     """
     training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
     with errors_reported():

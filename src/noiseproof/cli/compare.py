@@ -111,18 +111,17 @@ def compare(
     threads: Threads = None,
     how: Format = "table",
 ) -> None:
-    """Compare losses: the same budget for all, the same seeds, and which of them are statistically indistinguishable.
+    """Compare losses on the same seeds, and report which are statistically indistinguishable.
 
-    A seed gives every loss the same noise, initial weights and order of examples, so differences are taken within seeds.
-    --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
-    module:Name in LOSSES is a loss of your own, a class of a module in this folder.
+    A seed determines the noise, the initial weights and the order of the examples for every loss, so differences are paired
+    by seed. --data PLACE is your own data. --dataset NAME is a data set with recipes; a loss without a recipe there is
+    trained like ce. module:Name in LOSSES is a loss of your own, a class of a module in this folder.
 
-    Without clean labels to test on, --test-size holds out labels as given, the same for all seeds: their order of losses is
-    mostly that of clean ones (docs/how_to/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the
-    noise.
+    Without clean test labels, --test-size holds out noisy labels, the same for all seeds. They rank losses mostly like
+    clean ones (docs/how_to/choosing.md), and --test-noise corrects the accuracies. 'noiseproof audit' estimates the noise.
 
-    The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
-    what is missing is trained.
+    Runs are stored like those of 'noiseproof train'. After an interruption, the same command resumes. With more losses or
+    seeds, only the missing runs are trained.
 
     Examples:
 

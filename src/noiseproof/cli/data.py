@@ -16,7 +16,7 @@ from noiseproof.io.console import ProgressBar, console, errors_reported, say, st
 if TYPE_CHECKING:
     from noiseproof.data.registry import NamedDataset
 
-app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
+app = typer.Typer(help="Download, list and describe data sets.", no_args_is_help=True)
 
 FOLDER = "Keep data sets in this folder; by default $NOISEPROOF_DATA, else ~/.cache/noiseproof."
 Root = Annotated[Path | None, typer.Option("--data", help=FOLDER)]

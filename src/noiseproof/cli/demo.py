@@ -25,7 +25,7 @@ def demo(
         int, typer.Option(help="Set the random seed of the noise, the folds and the networks.", min=0, max=2**32 - 1)
     ] = 0,
 ) -> None:
-    """Fit a model to handwritten digits with wrong labels, beside cross entropy and JAL-CE, in a minute."""
+    """Fit a model to handwritten digits with wrong labels and compare it with cross entropy and JAL-CE, in a minute."""
     with errors_reported():
         from noiseproof.demo import demonstrate
 

@@ -25,12 +25,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors."
 
 
 def embed(data: Data, encoder: Encoder, out: Out, column: Column = None, split: Split = None, quiet: Quiet = False) -> None:
-    """Embed texts or images by a pretrained model, and write a row of numbers for each.
+    """Embed texts or images by a pretrained model, and write one vector for each.
 
-    No labels are needed. Texts are embedded by a sentence-transformers model, images by a vision model of transformers, or both
-    by a function of your own from a list of texts or paths to vectors. Batches are cached by content and model in
-    ~/.cache/noiseproof or $NOISEPROOF_CACHE: stopped and started again, nothing is computed twice. The other verbs take
-    --encoder themselves; the file is for *noiseproof audit --features* and for your own code.
+    The data need no labels. A sentence-transformers model embeds texts, and a vision model of transformers embeds images. A
+    function of your own, from a list of texts or paths to vectors, embeds either. Batches are cached by content and model
+    in ~/.cache/noiseproof or $NOISEPROOF_CACHE, so an interrupted command resumes. The other commands accept --encoder
+    themselves; the file is for *noiseproof audit --features* and for your own code.
     """
     with stoppable(lambda: "the same command resumes after the last batch"), errors_reported():
         from noiseproof.data import embed_data

@@ -111,14 +111,15 @@ def fit(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """A classifier from labels of which some may be wrong, the labels to look at, and numbers to trust.
+    """Fit a classifier to noisy labels, and estimate how many labels are wrong and how accurate the model is.
 
-    Learners of several kinds (logistic regression, forests, boosting, neighbours, networks) are cross-validated. A noise model
-    estimates from their predictions how labels are confused and how far each learner is to be believed, and combines them.
-    Stopped and started again, what is finished is not computed again; the same seed gives the same model.
+    Learners of several kinds (logistic regression, forests, boosting, neighbours, networks) are cross-validated. From their
+    predictions, a noise model estimates the transition matrix and the weight of each learner, and combines them. After an
+    interruption, the same command resumes. The same seed gives the same model.
 
-    The folder contains the model, for *noiseproof predict* and *noiseproof.load*; **report.html**, an offline page with the
-    verdict, the leaderboard, the matrix and the flagged labels; and **audit.csv**, a line for every label.
+    The folder contains the model, for *noiseproof predict* and *noiseproof.load*. **report.html** is an offline page with
+    the verdict, the leaderboard, the transition matrix and the flagged labels. **audit.csv** contains a line for every
+    label.
     """
     shown_on = None if quiet else Console(stderr=True) if as_json else console
     options: dict[str, Any] = {

@@ -22,7 +22,7 @@ Name = Annotated[str | None, typer.Argument(help=HELP, autocompletion=loss_names
 
 
 def losses(name: Name = None) -> None:
-    """List the losses, or show one in full."""
+    """List all losses, or show one in full."""
     from noiseproof.losses.facts import find_facts, list_facts
 
     if name is None:

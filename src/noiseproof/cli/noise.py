@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
+app = typer.Typer(help="Generate label noise, and verify noisy labels.", no_args_is_help=True)
 
 NOISES = "Make this noise: symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, instance:0.4, or that of a matrix's file."
 Spec = Annotated[str, typer.Argument(help=NOISES, autocompletion=noises)]

@@ -78,17 +78,19 @@ def predict(
     metric: Metric = None,
     quiet: Quiet = False,
 ) -> None:
-    """Predict new examples with a fitted model or the network of a finished run; its preprocessing is part of it.
+    """Predict new examples with a fitted model, or with the network of a finished run.
 
-    PLACE contains examples of the kind that the run was trained on. If they have labels, the share that is predicted is
-    reported too. A table contains the columns of training, which are found by their names and encoded as they were there;
-    others are ignored. Its labels, if they are known, are in the column of that name, or the one that --label names. An .npz
-    file contains an array x, and y if labels are known. Images are one file, a folder of images, a folder with one sub-folder
-    per class, or a list of lines "path" or "path label". Of a data set that has a name the test split is taken.
+    PLACE contains examples of the kind that the model was trained on. They are preprocessed as in training. If they contain
+    labels, the accuracy is reported too.
 
-    A CSV has the columns index, path, predicted, probability, then p_CLASS for each class; from more than 100 classes the
-    five likeliest. JSON has a line with the same for each example. An .npz file has the arrays probabilities [N, K], predicted
-    [N], classes [K] (names), index [N] and, for files, path [N].
+    A table must contain the columns of training, which are found by name; other columns are ignored. Labels are read from
+    the column of the same name as in training, or from the one that --label names. An .npz file contains an array x, and
+    optionally y. Images can be one file, a folder of images, a folder with one sub-folder per class, or a list of lines
+    "path" or "path label". Of a data set with a name, the test split is predicted.
+
+    A CSV file contains the columns index, path, predicted and probability, then p_CLASS for each class; with more than 100
+    classes only the five likeliest. JSON contains a line with the same for each example. An .npz file contains the arrays
+    probabilities [N, K], predicted [N], classes [K] (names), index [N] and, for files, path [N].
     """
     import torch
 

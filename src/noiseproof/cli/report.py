@@ -20,7 +20,7 @@ def report(
     runs: Runs,
     out: Out = Path("report.html"),
 ) -> None:
-    """Show runs in one HTML file that needs neither a network nor scripts: test accuracies compared, curves and records.
+    """Write one offline HTML page about runs: test accuracies on the same seeds, learning curves and records.
 
     Example: noiseproof report runs --out report.html
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noiseproof import theory
     from noiseproof.losses import RobustLoss
 
-app = typer.Typer(help="What a loss makes of label noise, before any training.", no_args_is_help=True)
+app = typer.Typer(help="Check in theory whether a loss tolerates a label noise.", no_args_is_help=True)
 
 MAX_CLASSES_SHOWN = 20  # classes in a table
 Loss = Annotated[
@@ -46,7 +46,7 @@ def required_a(
     q: Annotated[float, typer.Option(help="Set the exponent q of AMSE.")] = 2.0,
     how: Format = "table",
 ) -> None:
-    """The least **a** with which AMSE and the JAL losses tolerate a noise."""
+    """Print the least **a** with which AMSE and the JAL losses tolerate a noise."""
     import numpy as np
 
     from noiseproof import theory
@@ -93,7 +93,7 @@ ADVICE = "It is a bound, not the best value: the paper takes a = 30 where 9 is e
 
 @app.command()
 def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Classes = None, how: Format = "table") -> None:
-    """Whether a loss tolerates a noise, class by class."""
+    """Check whether a loss tolerates a noise, class by class."""
     from noiseproof import theory
 
     with errors_reported():

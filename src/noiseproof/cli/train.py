@@ -127,30 +127,30 @@ def train(
     checkpoint_every: Checkpoint = 60.0,
     timeout: Timeout = 600.0,
 ) -> None:
-    """Train one network. Started again, a run that was stopped is resumed, and a finished one shows its result.
+    """Train one network with a robust loss. An interrupted run resumes, and a finished run prints its result.
 
-    The result is the last epoch's: no epoch is chosen by its test accuracy. The folder has the record, the weights, the
-    confidence in each training label, and the curves as a picture.
+    The result is that of the last epoch; no epoch is chosen by its test accuracy. The folder contains the record, the
+    weights, the probability of each given training label, and the learning curves as a picture.
 
-    Robust losses learn slowly. On images of clothes with 27 % wrong labels a small network had 79 % with ce and 69 % with
-    jal-ce after 25 epochs, and 83 % and 82 % after 100: give them epochs, --set epochs=100.
+    Robust losses converge slowly, so train them for enough epochs: --set epochs=100. On images of clothes with 27 % wrong
+    labels, jal-ce reached 69 % after 25 epochs and 82 % after 100; ce reached 79 % and 83 %.
 
-    A loss alone trains on the data of --data, with defaults by their kind: features are standardised and get an MLP and Adam,
-    images in memory and small image files of one size a ResNet-18 and SGD, other image files a ResNet-50 at 224x224 and
-    WebVision's augmentation, and images without a GPU a small network, cnn5, and Adam. --dry-run shows them all, --set changes
-    any: standardise=false, size=64, epochs=300.
+    A loss alone trains on the data of --data, with defaults for each kind of data. Features are standardised and train an
+    MLP with Adam. Images in memory, and small image files of one size, train a ResNet-18 with SGD. Other image files train
+    a ResNet-50 at 224x224 with WebVision's augmentation. Images without a GPU train the small cnn5 with Adam. --dry-run
+    prints the recipe, and --set changes any part of it: standardise=false, size=64, epochs=300.
 
-    Data of your own: an .npz file with arrays x and y (x_test and y_test, if you have them), features as floats or images as
-    uint8 [N, H, W, C]; a folder with one sub-folder of images per class, or train and test folders of these; a .txt, .csv or
-    .tsv file of lines "path label"; a table, CSV, TSV, Parquet, Feather or JSON Lines, of numbers, categories, dates and text
-    with gaps, and a column of labels (--label). Its encoding is kept with the run: *noiseproof predict* reads such tables.
+    Your own data can be an .npz file with arrays x and y (and optionally x_test and y_test): features as floats or images
+    as uint8 [N, H, W, C]. They can be a folder with one sub-folder of images per class, or train and test folders of that
+    form; a .txt, .csv or .tsv file of lines "path label"; or a table (CSV, TSV, Parquet, Feather, JSON Lines) with a column
+    of labels (--label). The encoding of a table is stored with the run, so *noiseproof predict* reads such tables.
 
-    A model is a function that gets the number of classes and returns a torch module from batches [N, C, H, W] or [N, D] to
-    logits.
+    A model is a function that accepts the number of classes and returns a torch module from batches [N, C, H, W] or [N, D]
+    to logits.
 
-    Class imbalance: on data of your own, losses that collapse onto the majority class start with cross entropy and have class
-    weights, if labels are imbalanced (--class-weight auto); --class-weight none trains as published. The result contains the
-    balanced accuracy, macro F1 and the recall by class beside the accuracy.
+    Class imbalance: on your own data, losses that collapse onto the majority class use a warm start with cross entropy and
+    class weights (--class-weight auto). --class-weight none trains as published. Results contain the balanced accuracy,
+    macro F1 and the recall of each class beside the accuracy.
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """

@@ -82,10 +82,10 @@ def reproduce(
     engine: Engine = "local",
     address: Address = None,
 ) -> None:
-    """Train what is behind the paper's tables and figures, and print the results with the paper's.
+    """Repeat the paper's tables and figures, and print our results beside the published ones.
 
-    What has finished or diverged, in --out or in --records, is not trained again: stop it at any time, the same command
-    resumes it. Without --data it only prints what there is.
+    Runs that have finished or diverged, in --out or in --records, are not trained again. After an interruption, the same
+    command resumes. Without --data, it only prints existing results.
     """
     from noiseproof.paper import command
 
