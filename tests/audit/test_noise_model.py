@@ -296,3 +296,18 @@ def test_expected_counts_are_sums_of_posteriors():
     posterior = np.array([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 1.0, 0.0]], np.float32)
     found = expected_counts(posterior, np.array([2, 0, 2]))
     np.testing.assert_allclose(found, [[0.2, 0.0, 0.9], [0.5, 0.0, 1.1], [0.3, 0.0, 0.0]], atol=1e-7)
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 0.02), (0.2, 0.06)])
+def test_ten_labels_to_each_of_twenty_classes_do_not_look_more_often_wrong_than_they_are(noise, most):
+    """So few do not tell a matrix of twenty classes from symmetric noise."""
+    off = []
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        true = np.repeat(np.arange(20), 10)
+        score = generator.standard_normal((200, 20)) + 2.2 * np.eye(20)[true]
+        p = np.exp(2.2 * (score + 0.5 * generator.standard_normal((2, 200, 20))))
+        given = np.where(generator.random(200) < noise, (true + generator.integers(1, 20, 200)) % 20, true)
+        found = fit_noise_model(p / p.sum(-1, keepdims=True), given, fold=np.arange(200) % 5)
+        off.append(found.noise_rate - (given != true).mean())
+    assert abs(np.mean(off)) < most

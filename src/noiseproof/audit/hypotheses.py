@@ -42,12 +42,14 @@ MAX_NATS_BEHIND = 12.0
 """A matrix whose held-out likelihood is so far behind the likeliest one is not considered"""
 KIND_BINARY, KIND_SYMMETRIC = 0, 1
 # Weights of the hypotheses, chosen by benchmarks/zoo.py on half of its sets.
-TEMPER = 0.5  # the power of the likelihood
+TEMPER = 1.0  # the power of the likelihood
+BINARY_TEMPER = 0.5  # and of two classes, where it hardly distinguishes the rates
 EASE_POWER = 3.0
 MIN_ENTROPY = 0.25  # of the true classes, as a share of log K, that the ease is relative to; see _ease
 CLEAN_PRIOR = 0.1  # of no wrong label at all
 ASYMMETRY = 0.2  # the difference between two classes' rates that is to be expected, as a share of what is left
-MATRIX_BONUS = 10.0  # nats for each kind with a full matrix
+MATRIX_BONUS = 10.0  # nats for each kind with a full matrix, if there are many more rows of a class than FEW_ROWS
+FEW_ROWS = 25.0  # of a class; so few do not tell a matrix from symmetric noise, and have no bonus
 NEGLIGIBLE = 1e-3
 MAX_EASY_WEIGHT = 4.0
 """A stack whose weights have a larger sum is surer than its views are, and how sure it is beyond that is no evidence of ease"""
@@ -67,19 +69,22 @@ class FittedHypotheses(NamedTuple):
     """How well the true label is predicted: what predictions tell of it, as a share of its entropy"""
     held_out: Floats
     """Held-out log-likelihood of each kind but the first"""
+    rows_of_class: float = np.inf
+    """On average"""
 
     def probabilities(self) -> Floats:
         """How far each hypothesis is to be believed."""
-        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
+        binary = self.kind[0] == KIND_BINARY
+        logs = (BINARY_TEMPER if binary else TEMPER) * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
         clean = (self.rates == 0).all(1)
-        if self.kind[0] == KIND_BINARY:
+        if binary:
             left = np.maximum(1 - self.rates.sum(1), 0.05)
             prior = np.exp(-np.abs(self.rates[:, 0] - self.rates[:, 1]) / (ASYMMETRY * left))
             prior[~clean] *= (1 - CLEAN_PRIOR) / prior[~clean].sum()
             prior[clean] = CLEAN_PRIOR
             return _normalised(logs + np.log(prior))
         share = TEMPER * self.held_out
-        share[1:] += MATRIX_BONUS
+        share[1:] += MATRIX_BONUS * max(0.0, 1 - FEW_ROWS / self.rows_of_class)
         share = _normalised(share)
         found = np.zeros(len(logs))
         for number, weight in enumerate(share):
@@ -113,6 +118,7 @@ def fit_hypotheses(views: Views, given: Labels, fold: Labels) -> FittedHypothese
         np.array([stack.penalised(len(given)) for stack in stacks]),
         np.array([_ease(views, stack) for stack in stacks]),
         held_out,
+        len(given) / views.shape[2],
     )
 
 
