@@ -176,7 +176,7 @@ def figures(digits, monkeypatch):
     amse = [Curve("amse_a", "One", f"AMSE a={a:g}", "amse", noise, (("a", a),), "digits") for a in (3.0, 30.0)]
     ce = [Curve(figure, "Two", "CE", "ce", noise, dataset="digits") for figure in ("amse_a", "tsne")]
     curves = {"amse_a": (*amse, ce[0]), "tsne": (ce[1],)}
-    monkeypatch.setattr("noiseproof.paper.figures.EMBEDDED_EXAMPLES", 60)
+    monkeypatch.setattr("noiseproof.paper.page.EMBEDDED_EXAMPLES", 60)
     for name in FIGURES:
         monkeypatch.setitem(FIGURES, name, curves.get(name, ()))
     return digits

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from noiseproof import paper
-from noiseproof.paper.figures import Embedding, draw_figure, embed_run
 from noiseproof.paper.groups import paper_groups
+from noiseproof.paper.page import Embedding, draw_figure, embed_run
 from noiseproof.paper.plan import AMSE_A, FIGURES, curve_recipe
 from noiseproof.train import Recipe, override, train
 

@@ -11,9 +11,8 @@ import pytest
 from noiseproof import paper
 from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import _chance, answer
-from noiseproof.paper.figures import Embedding
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.page import paper_page
+from noiseproof.paper.page import Embedding, paper_page
 from noiseproof.report import read_records
 from tests.helpers.records import of_own_data
 

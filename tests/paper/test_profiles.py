@@ -10,9 +10,8 @@ import pytest
 from noiseproof.paper import PROFILES, cells
 from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import describe_profiles, text_or_code, text_results, with_text_results
-from noiseproof.paper.figures import runs_of
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.page import paper_page
+from noiseproof.paper.page import paper_page, runs_of
 from noiseproof.paper.plan import Curve, cell_differences, run_facts
 from noiseproof.paper.tables import formatted
 

@@ -20,9 +20,8 @@ from noiseproof.data.opening import find_dataset
 from noiseproof.io.files import locked, remove_partial, write_whole
 from noiseproof.io.text import read_json
 from noiseproof.paper.agreement import CellResult, join
-from noiseproof.paper.figures import DrawnFigure, Embedding, draw_figure, embed_run
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.page import paper_page
+from noiseproof.paper.page import DrawnFigure, Embedding, draw_figure, embed_run, paper_page
 from noiseproof.paper.plan import H200_EPOCH_SECONDS, Curve, PaperRun, RunCosts, choose, plan_text, planned_runs, shard
 from noiseproof.paper.published import Cell
 from noiseproof.paper.recipes import SEEDS, TRAINED_ON
