@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from noiseproof.data import DataError, Dataset, ImageFiles, Labels, Table, read_labels
 from noiseproof.data.columns import Frame
 from noiseproof.data.frames import BINARY_SUFFIXES, raw_frame, suffix_of, tidied
-from noiseproof.data.lists import is_name
 from noiseproof.data.opening import TEXT_SUFFIXES
-from noiseproof.io.csv_files import sniffed
+from noiseproof.io.csv_files import is_number, sniffed
 from noiseproof.io.files import ReadError, file_and_name, label_hash, save_arrays, write_whole
 from noiseproof.io.limits import BLOCK_BYTES
 from noiseproof.io.text import cell, csv_rows, excerpt
@@ -151,7 +150,7 @@ def _write_list(
     files: ImageFiles, classes: tuple[str, ...], labels: NDArray[np.int64], kept: NDArray[np.bool_], to: Path
 ) -> None:
     # A list of names may have no number among them.
-    words = classes if all(map(is_name, classes)) else tuple(map(str, range(len(classes))))
+    words = classes if not any(map(is_number, classes)) else tuple(map(str, range(len(classes))))
     with to.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("path", "label"))

@@ -69,7 +69,7 @@ def load_list(
     """
     path = Path(path)
     written = _read_lines(path)
-    if is_name(written[0].label):
+    if not is_number(written[0].label):
         classes, lines = _by_name(path, written)
     else:
         lines = by_number(path, written)
@@ -92,21 +92,16 @@ def _read_lines(path: Path) -> list[Line[str]]:
     lines = list(text_lines(path))
     if not lines:
         raise DataError(f"{path}: nothing in it: no images listed, no table of features")
-    header = _header(lines[0][1])
+    header = header_of(lines[0][1])
     if header is not None:
         return not_empty([_columns(path, number, text, *header) for number, text in lines[1:]], path)
     # A name may have spaces where tabs or commas separate the fields.
     first = last_field(path, *lines[0])
-    by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if is_name(first.label) else " \t,"
+    by = " \t," if is_number(first.label) else next((mark for mark in "\t," if mark in lines[0][1]), " ")
     return [last_field(path, number, text, by) for number, text in lines]
 
 
-def has_header(text: str) -> bool:
-    """Whether the first line of a list names its columns."""
-    return _header(text) is not None
-
-
-def _header(text: str) -> tuple[str, int, int, int] | None:
+def header_of(text: str) -> tuple[str, int, int, int] | None:
     """The separator of a line that names the columns, where it has the path and the label, and how many there are."""
     for separator in "\t,; ":
         try:
@@ -140,11 +135,6 @@ def last_field(path: Path, number: int, text: str, separators: str = " \t,") -> 
     return Line(name, label, number)
 
 
-def is_name(label: str) -> bool:
-    """Whether a label is no number, nor looks like one."""
-    return not is_number(label)
-
-
 def by_number(path: Path, lines: Sequence[Line[str]], classes: int = limits.MAX_CLASSES) -> list[Line[int]]:
     """The lines with their labels as numbers below ``classes``."""
     for line in lines:
@@ -158,7 +148,7 @@ def by_number(path: Path, lines: Sequence[Line[str]], classes: int = limits.MAX_
 def _by_name(path: Path, lines: Sequence[Line[str]]) -> tuple[tuple[str, ...], list[Line[int]]]:
     """The names of the classes in their order, and the lines with the labels as their numbers."""
     for line in lines:
-        if not is_name(line.label):
+        if is_number(line.label):
             raise DataError(
                 f"{path}:{line.number}: the first line's label is a name, so all must be, got "
                 f"{line.label[:MAX_NAME_EXCERPT]!r}; a header that is known is path,label"

@@ -29,7 +29,7 @@ from noiseproof.data.dataset import (
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
 from noiseproof.data.frames import BINARY_SUFFIXES, TABLE_SUFFIXES, is_frame, suffix_of
 from noiseproof.data.images import class_files, load_image_folder
-from noiseproof.data.lists import Line, has_header, image_files, load_list, not_empty, text_lines
+from noiseproof.data.lists import Line, header_of, image_files, load_list, not_empty, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
 from noiseproof.data.table import column_to_embed, encoded_images, image_frame, labels_of, read_images, read_rows, read_table
 from noiseproof.data.table_encoder import TableEncoder
@@ -499,7 +499,7 @@ def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
 def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
     lines = list(text_lines(path))
     column = bool(lines) and lines[0][1].lower() in PATH_WORDS
-    if not lines or column or (not has_header(lines[0][1]) and (path.parent / lines[0][1]).is_file()):
+    if not lines or column or (header_of(lines[0][1]) is None and (path.parent / lines[0][1]).is_file()):
         listed = not_empty([Line(text, 0, number) for number, text in lines[column:]], path)
         return _unlabelled(image_files(path, listed, path.parent, check=True))
     dataset = load_list(path)

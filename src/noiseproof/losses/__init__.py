@@ -12,9 +12,10 @@ complementary  NL, JNPL                                      on what an example 
 views          GJS                                           on several predictions of one example
 student        Student, StudentAPL                           on features, with parameters of their own
 
-base.py has what all of them share and their sums, catalog.py what is known of each, facts.py that and recommended settings as
-plain data without torch. linear.py computes any of them from hidden states and a linear head, or with its gradient
-in the forward pass. A file added here enters the catalogue by being here.
+base.py has what all of them share and their sums: arguments.py checks what they are given, fused.py makes the usual call one
+step. catalog.py has what is known of each, facts.py that and recommended settings as plain data without torch. linear.py
+computes any of them from hidden states and a linear head, or with its gradient in the forward pass. A file added here enters
+the catalogue by being here.
 """
 
 # ruff: noqa: F403 - a family's __all__ lists its losses, and the package exports them all

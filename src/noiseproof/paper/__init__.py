@@ -9,11 +9,11 @@ agreement     do a number and a whole table agree with the paper
 tables        the comparison as text, Markdown, LaTeX, JSON or CSV
 answer        does the paper hold, in a few sentences
 groups        runs grouped by recipe, and named as the paper names them
-figures       the paper's figures as files
-page          all of it as one HTML file
+page          all of it as one HTML file; the paper's figures as files
+run_list      what is known of each run of a list, and what came of it
 reproduction  reproduce: train what is missing, and the results
 verb          'noiseproof reproduce'; command: its options as text, and what it prints while it trains
-plugin        the paper's data sets, augmentations and network by name: datasets, networks
+plugin        the paper's data sets, augmentations and network by name: datasets, networks, rotation
 pickles       files of pickles, in which CIFAR, the labels of CIFAR-N and torchvision's weights are published
 
 The text leaves things out and sometimes contradicts the code that made its numbers. Both are kept: ``paper-code``, the default,

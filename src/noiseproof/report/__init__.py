@@ -2,6 +2,7 @@
 
 page        report_runs: runs as one HTML file, grouped: those of one recipe that differ in the seed alone
 audit_page  an audit of labels as one HTML file
+fit_page    a fitted model as one HTML file
 charts      what the pages share: templates, and charts as SVG; pictures of runs as files
 """
 

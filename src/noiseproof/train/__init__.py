@@ -13,9 +13,8 @@ loop           train: epochs, what follows them, records, checkpoints, resuming
 record         what a run writes about itself, its result and warnings
 record_files   records of runs as JSON lines, and folders of runs as such lines
 runs           the runs in a folder, found by what they are; checkpoints, and how sure a run was of each given label
-trained        a finished run's network for new examples: load, with its preprocessing
+trained        a finished run's network for new examples: load; predict_data, predictions saved as CSV, JSON or npz
 preprocessing  how the inputs of a trained network are prepared
-predictions    predict_data: the predictions of new examples, saved as CSV, JSON or npz
 executors      lists of runs, and where they are trained: in this process, in processes of this machine, on a Ray cluster
 distributed    several processes that train one network
 """
