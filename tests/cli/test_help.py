@@ -1,9 +1,11 @@
 """Every help text is a sentence that can be read alone."""
 
 import re
+import typing
 
 import pytest
 import typer.main
+import typer.models
 
 from noiseproof.cli import app
 
@@ -39,3 +41,13 @@ def test_a_help_text_begins_with_a_verb_and_ends_with_a_full_stop(place, text):
         "Of",
         "Or",
     }, text
+
+
+def test_an_option_whose_placeholder_is_its_name_is_named_in_full():
+    """Typer 0.27 called ``noise: Option(metavar="NOISE")`` --NOISE."""
+    for command in app.registered_commands:
+        for name, hint in typing.get_type_hints(command.callback, include_extras=True).items():
+            for found in getattr(hint, "__metadata__", ()):
+                if isinstance(found, typer.models.OptionInfo):
+                    named = any(str(each).startswith("--") for each in (found.default, *found.param_decls))
+                    assert named or (found.metavar or "").lower() != name, (command.callback, name)

@@ -27,6 +27,7 @@ Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Use the labels
 Noise = Annotated[
     str | None,
     typer.Option(
+        "--noise",  # Typer 0.27 takes a metavar that is the name in capitals for the option
         metavar="NOISE",
         help="Assume this noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit or a fit.",
         autocompletion=noises,
