@@ -95,7 +95,7 @@ class ELR(nn.Module):
     right labels first; the penalty holds it to what it predicted then while it would memorise wrong ones. Each example needs
     its own index, the same in every epoch. The targets are a buffer: ``state_dict`` contains them, and ``to`` moves them.
 
-    Use it with cross entropy, on classes of about the same size: where one class is rare, training collapses onto the majority
+    Use it with cross entropy, and under class imbalance with class weights: without them training collapses onto the majority
     class. docs/benchmarks/options.md contains the measurements.
 
     Args:

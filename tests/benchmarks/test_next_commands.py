@@ -69,5 +69,5 @@ def test_the_table_has_the_worst_and_the_best_of_all_models(script, monkeypatch)
     monkeypatch.setattr(record, "read_lines", lambda name: lines)
     text = record.next_table()
     assert "| wine | small | none | 9 rows, 2 classes | 2 | 80.0 | +11.0 | +0.0 | +11.0 |" in text
-    assert "On 1 of 1 data sets no printed command leads to a model that is more than 1 point below" in text
+    assert "On 1 of 1 data sets no printed command leads to a model more than 1 point below" in text
     assert "the worst mean is +0.0 points. The worst of 4 models gains -2.0 points, and the mean gain is +5.5 points" in text

@@ -11,6 +11,7 @@ from noiseproof.data import from_arrays
 from noiseproof.train import Callback, Recipe, Run, identity, override, plan_run, resolve_auto, train, with_noise
 from noiseproof.train.class_weights import WarmStart, class_weights, training_loss
 from noiseproof.train.record import task_facts
+from noiseproof.train.training_data import data_warnings
 
 NAMES = ("cat", "dog", "eel")
 
@@ -161,6 +162,21 @@ def test_truncated_gce_finds_all_of_ten_classes_of_which_one_is_a_minority():
     adam = {"epochs": 100, "optimiser": "adam", "lr": 2e-3, "model_options": {"hidden": [64]}, "standardise": True}
     recipe = Recipe(dataset="ten", loss="truncated-gce", class_weight="auto", **adam)
     assert min(train(recipe, with_noise(data, recipe)).record.result["accuracy_by_class"]) > 0.5
+
+
+def test_auto_weights_cross_entropy_with_early_learning_regularisation_and_warns_of_it_with_another_loss():
+    recipe = Recipe(dataset="pets", loss="ce", class_weight="auto", epochs=30, elr=7.0)
+    task = with_noise(dataset((400, 30)), recipe)
+    found = resolve_auto(recipe, task)
+    assert (found.class_weight, found.warm_epochs) == ("tempered", 0)
+    assert found.why == (
+        "class imbalance of 1:13.3, in which early-learning regularisation may collapse: tempered class weights.",
+    )
+    even = with_noise(dataset((60, 60, 50)), recipe)
+    assert resolve_auto(recipe, even) == override(recipe, {"class_weight": None})
+    assert not any("early-learning" in text for text in data_warnings(found, task))
+    assert any("class imbalance" in text for text in data_warnings(override(found, {"class_weight": "none"}), task))
+    assert any("is for cross entropy" in text for text in data_warnings(override(found, {"loss": "jal-ce"}), task))
 
 
 def test_both_autos_are_chosen_together():

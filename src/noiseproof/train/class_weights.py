@@ -173,13 +173,14 @@ def training_loss(
     return loss
 
 
-def choose_class_weight(loss: str, counts: ArrayLike, epochs: int) -> tuple[ClassWeight, int, str]:
+def choose_class_weight(loss: str, counts: ArrayLike, epochs: int, elr: float = 0.0) -> tuple[ClassWeight, int, str]:
     """What ``auto`` is for a loss and so many labels of each class.
 
     Args:
         loss: A name of the catalogue; nothing is chosen for a loss of one's own.
         counts: How many labels are of each class, ``[K]``.
         epochs: Of the whole training.
+        elr: The strength of early-learning regularisation, with which cross entropy collapses too.
 
     Returns:
         "tempered", how many epochs to start with on cross entropy, and the reason; or None, 0 and no reason.
@@ -189,10 +190,12 @@ def choose_class_weight(loss: str, counts: ArrayLike, epochs: int) -> tuple[Clas
     """
     counts = np.asarray(counts, np.float64)
     present = counts[counts > 0]
-    if len(present) < 2 or present.max() < IMBALANCE * present.min() or loss in WITHOUT_COLLAPSE or ":" in loss:
+    collapses = loss not in WITHOUT_COLLAPSE
+    if len(present) < 2 or present.max() < IMBALANCE * present.min() or not (collapses or elr) or ":" in loss:
         return None, 0, ""
-    warm = round(epochs * WARM_SHARES.get(loss, WARM_SHARE))
+    warm = round(epochs * WARM_SHARES.get(loss, WARM_SHARE)) if collapses else 0
     start = f", and {warm} of {epochs} epochs of cross entropy first" if warm else ""
     fault = "memorises wrong labels" if loss in MEMORISING else "may collapse"
-    ratio = f"class imbalance of 1:{present.max() / present.min():.3g}, in which this loss {fault}"
+    what = "this loss" if collapses else "early-learning regularisation"
+    ratio = f"class imbalance of 1:{present.max() / present.min():.3g}, in which {what} {fault}"
     return "tempered", warm, f"{ratio}: tempered class weights{start}."

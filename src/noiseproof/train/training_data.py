@@ -265,7 +265,7 @@ def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
     {'a': 18.0, 'beta': 1.6666666666666667}
     """
     if recipe.class_weight == AUTO:
-        weight, warm, reason = choose_class_weight(recipe.loss, data.class_counts, recipe.epochs)
+        weight, warm, reason = choose_class_weight(recipe.loss, data.class_counts, recipe.epochs, recipe.elr)
         why = (*recipe.why, reason) if reason else recipe.why
         recipe = dataclasses.replace(recipe, class_weight=weight, warm_epochs=recipe.warm_epochs or warm, why=why)
     if not recipe.has_auto:
@@ -335,7 +335,9 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
             f"{recipe.noise.removeprefix('labels:')} does not name its classes: its columns are taken for "
             f"{and_more(list(map(printable, task.classes)))}, in this order; an array 'classes' beside 'posterior' names them"
         )
-    if recipe.class_weight is None and recipe.loss not in WITHOUT_COLLAPSE:
+    if recipe.elr and recipe.loss not in WITHOUT_COLLAPSE:
+        yield "early-learning regularisation is for cross entropy: it outweighs a loss whose gradients are bounded"
+    if recipe.class_weight is None and (recipe.elr or recipe.loss not in WITHOUT_COLLAPSE):
         yield from rare_class_warnings(given, task.classes)
     yield from table_warnings(task.classes, task.table)
 
