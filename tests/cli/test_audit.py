@@ -88,7 +88,7 @@ def test_columns_that_a_file_names_are_put_in_the_order_of_the_classes(file):
             3,
             "p.npz: its columns are of other classes than the data: only the file has 'emu', only the data",
         ),
-        (None, 4, "p.npz: 4 columns, and the data have 3 classes: =cat, dog, owl; one for each, in this order"),
+        (None, 4, "p.npz for mine.csv: 4 columns, and the data have 3 classes: =cat, dog, owl; one for each, in this order"),
     ],
 )
 def test_columns_of_other_classes_are_refused(names, width, message):
@@ -348,10 +348,13 @@ def test_decisions_make_data_to_train_on(kind):
             ("mine.npz", "--probabilities", "p.npy", "--quick"),
             "with --probabilities nothing is trained, so --quick says nothing",
         ),
-        (("mine.npz", "--probabilities", "short.npy"), "short.npy: there must be one label for each row of probabilities"),
+        (
+            ("mine.npz", "--probabilities", "short.npy"),
+            "short.npy for mine.npz: there must be one label for each row of probabilities",
+        ),
         (
             ("mine.npz", "--probabilities", "logits.npy"),
-            "logits.npy: each row of probabilities must be at least 0 and sum to 1",
+            "logits.npy for mine.npz: each row of probabilities must be at least 0 and sum to 1",
         ),
         (("mine.npz", "--probabilities", "mine.txt"), "mine.txt: probabilities are read from .npy, .npz, .csv, got '.txt'"),
         (("mine.npz", "--probabilities", "none"), "error: none: no such file or folder"),
@@ -365,10 +368,10 @@ def test_decisions_make_data_to_train_on(kind):
         (("mine.npz", "--features", "short.npy"), "features must be numbers [90, D]"),
         (("mine.npz", "--labels", "few.npy"), "few.npy: 3 labels for 90 examples"),
         (("mine.npz", "--labels", "high.npy"), "high.npy: labels must be in [0, 2], the classes of the data, got 7"),
-        (("mine.npz", "--probabilities", "nan.npy"), "nan.npy: probabilities must be finite numbers"),
+        (("mine.npz", "--probabilities", "nan.npy"), "nan.npy for mine.npz: probabilities must be finite numbers"),
         (
             ("mine.npz", "--probabilities", "half.npy"),
-            "half.npy: 2 columns, and the data have 3 classes: 0, 1, 2; one for each, in this order",
+            "half.npy for mine.npz: 2 columns, and the data have 3 classes: 0, 1, 2; one for each, in this order",
         ),
         (("nan.npz",), "nan.npz, x and y: inputs must be finite; example 0 is not"),
         (("one.npz",), "one.npz: all examples are of one class, '0'; at least two are needed"),

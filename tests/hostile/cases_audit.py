@@ -183,6 +183,12 @@ CASES = [
         "table",
         "2 of 2 rows have no label in column 'label', the first is",
     ),
+    Case(
+        "names of three classes for predictions of two",
+        written("id,a,label", *(f"{k},{k * 7 % 5},{k % 3}" for k in range(ROWS))),
+        "names",
+        "2 columns, and the data have 3 classes",
+    ),
     Case("sound predictions", written(npy(P), file="p.npy"), "predictions", ACCEPTED),
     Case("predictions that promise more", written(lying("(99, 2)"), file="p.npy"), "predictions", SIZE),
     Case("predictions that promise a tebibyte", written(lying("(9**99,)"[:7]), file="p.npy"), "predictions", "not a header"),

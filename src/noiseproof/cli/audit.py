@@ -128,7 +128,7 @@ def audit(
         shown_on = None if quiet else Console(stderr=True) if as_json else console
         print_columns(dataset.table, dataset.classes, shown_on)
         near = None if features is None else _read_features(features, len(dataset.train))
-        found = None if probabilities is None else _audit_predictions(dataset, probabilities, near, seed, training)
+        found = None if probabilities is None else _audit_predictions(dataset, data, probabilities, near, seed, training)
     if found is None:
         options = {**training, "features": near, "seed": seed, "workers": workers}
         options["threads"] = threads
@@ -156,18 +156,18 @@ def _read_features(file: str, rows: int) -> NDArray[Any]:
 
 
 @contextmanager
-def _file_named(file: str) -> Iterator[None]:
-    """Begin an error with the file that it is about."""
+def _file_named(file: str, data: str = "") -> Iterator[None]:
+    """Begin an error with the file that it is about, and the data that it is for, where these may be at fault."""
     from noiseproof.io.files import file_and_name
 
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{file_and_name(file)[0]}: {error}") from error
+        raise ValueError(f"{file_and_name(file)[0]}{f' for {data}' if data else ''}: {error}") from error
 
 
 def _audit_predictions(
-    dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
+    dataset: Dataset, place: str, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
 ) -> Audit:
     from noiseproof.audit.probabilities import audit_probabilities, column_classes
     from noiseproof.noise.files import read_predictions
@@ -175,7 +175,7 @@ def _audit_predictions(
     if unused := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{unused[0]} says nothing; leave one of the two out")
     p = read_predictions(file, dataset.classes)
-    with _file_named(file):
+    with _file_named(file, place):
         classes = column_classes(p, dataset.classes)
         return audit_probabilities(p, dataset.train.labels, features=features, classes=classes, seed=seed)
 
