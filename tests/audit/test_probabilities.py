@@ -1,8 +1,12 @@
 """Audits of predictions, and their estimate of the noise: of labels whose truth is known, also of ambiguous examples."""
 
 import csv
+import errno
+import os
 import subprocess
 import sys
+import tempfile
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import pytest
 import noiseproof
 from noiseproof import audit, audit_probabilities
 from noiseproof.audit.result import CLEAN_RATE
+from noiseproof.io.arrays import large_array
 from noiseproof.noise import pairflip, symmetric
 from tests.helpers.audits import drawn
 
@@ -352,7 +357,53 @@ def test_predictions_of_several_models_are_views_of_one_audit():
         audit_probabilities(np.ones((2, 12, 3)), given)
 
 
-def test_more_classes_than_fit_into_memory_are_an_error_before_memory_is_taken():
+def test_more_classes_than_fit_into_memory_are_an_error_before_memory_is_taken(monkeypatch):
+    monkeypatch.setenv("NOISEPROOF_MEMORY", "8G")
     p = np.broadcast_to(np.float32(1 / 20_000), (40_000, 20_000))  # 3.2 GB, if it were written out
-    with pytest.raises(ValueError, match="at most 10,000 classes, got 20,000; merge minority classes"):
+    with pytest.raises(
+        ValueError, match=r"how 20,000 classes of 40,000 rows .* would take 8\.9 GiB .*; merge minority classes"
+    ):
         audit_probabilities(p, np.arange(40_000) % 20_000)
+
+
+def test_what_does_not_fit_into_memory_is_on_the_disk_and_the_same(monkeypatch):
+    p, _, given = drawn(2_000, symmetric(4, 0.2).matrix)
+    whole = audit.audit_probabilities([p, p], given)
+    monkeypatch.setattr("noiseproof.io.limits.UNASKED_BYTES", 0)
+    monkeypatch.setenv("NOISEPROOF_MEMORY", "100K")
+    found = audit.audit_probabilities([p, p], given)
+    assert isinstance(found.posterior, np.memmap)
+    assert not isinstance(whole.posterior, np.memmap)
+    np.testing.assert_array_equal(found.posterior, whole.posterior)
+    assert (found.rate, found.rate_interval, found.confusions) == (whole.rate, whole.rate_interval, whole.confusions)
+
+
+def test_a_full_disk_is_an_error_with_the_size_and_the_folder(monkeypatch):
+    def full(*of):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("noiseproof.io.limits.UNASKED_BYTES", 0)
+    monkeypatch.setenv("NOISEPROOF_MEMORY", "1K")
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match=r"No space left on device: 7\.8 KiB for 500 rows of 4 classes") as error:
+        large_array((500, 4))
+    assert error.value.filename == tempfile.gettempdir()
+
+
+def test_an_audit_takes_three_times_the_memory_of_its_predictions(monkeypatch):
+    """Of which two are what it returns and what it predicts; blocks and the rows of the hypotheses are made small here."""
+    for name, number in (("MAX_JUDGED_NUMBERS", 20_000), ("MIN_JUDGED", 100), ("MAX_KEPT_POSTERIORS", 20_000)):
+        monkeypatch.setattr(f"noiseproof.audit.noise_model.{name}", number)
+    monkeypatch.setattr("noiseproof.audit.stacking.BLOCK_NUMBERS", 2**14)
+    given = np.arange(12_000) % 200
+    p = np.random.default_rng(0).random((12_000, 200), np.float32)
+    p[np.arange(12_000), given] += 99
+    p /= p.sum(1, keepdims=True)
+    audit.audit_probabilities(p[:400], given[:400])  # what is imported
+    tracemalloc.start()
+    try:
+        audit.audit_probabilities(p, given)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < 3 * p.nbytes

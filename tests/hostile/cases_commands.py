@@ -260,7 +260,7 @@ CASES = [
             "of two bytes a letter": ("1,0\n".encode("utf-16"), "not UTF-8"),
             "with a zero byte": (b"1,0\0\n" * ROWS, "not a number"),
             "of many digits": ((b"9" * 10**6 + b",0\n") * 2, "one label for each row"),
-            "of a million columns": ((b"0," * 10**6 + b"1\n") * 2, "at most 10,000 classes, got 1,000,001"),
+            "of a million columns": ((b"0," * 10**6 + b"1\n") * 2, "how 1,000,001 classes of 2 rows are confused"),
         }.items()
     ),
     Case("probabilities of ten gigabytes", sparse(b"1,0\n"), "probabilities", "10737418240 bytes of text, and at most"),

@@ -138,11 +138,11 @@ def audit_labels(
         first = cross_validate(plan, recipe, store, on_epoch=counter.of("given labels"))
         views = [first.probabilities, *_neighbour_views(plan, first, own)]
         fold = np.arange(len(given)) % PARTS if plan.fold is None else plan.fold
-        noise = fit_noise_model(np.stack(views), given, fold=fold, seed=seed)
+        noise = fit_noise_model(views, given, fold=fold, seed=seed)
         if not quick:
             second = cross_validate(plan, recipes["soft labels"], store, noise.posterior, counter.of("soft labels"))
             views.append(second.probabilities)
-            noise = fit_noise_model(np.stack(views), given, fold=fold, seed=seed)
+            noise = fit_noise_model(views, given, fold=fold, seed=seed)
     notes = [SMALL_NETWORK_NOTE] if uses_small_network(examples, model, plan.options.device) else []
     return _audit(plan, noise, first, [*notes, *_notes(plan)], own is not None)
 

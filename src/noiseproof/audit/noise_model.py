@@ -28,8 +28,10 @@ from noiseproof.audit.stacking import (
     expected_counts,
     log_views,
     row_blocks,
+    rows_of,
     unmix,
 )  # fmt: skip
+from noiseproof.io.arrays import large_array
 from noiseproof.io.limits import check_memory
 
 Metric = Literal["accuracy", "balanced_accuracy", "f1_macro"]
@@ -43,8 +45,8 @@ ACCURACY_POWER = 0.2
 """The rule for accuracy divides probabilities by this power of the class frequencies: stacks favour large classes"""
 F1_POWERS = np.linspace(0, 1, 11)
 MAX_HYPOTHESES = 40
-WORKING_MATRICES = 15
-"""What a noise model takes beside the views and their copies, in float32 matrices of rows times classes"""
+PAIR_MATRICES = 3
+"""Matrices of classes times classes, in float64, that there are at the same time"""
 MAX_PAIRED_CLASSES, MIN_AMBIGUITY_CORRELATION = 1000, 0.65
 """Of the rates of pairs of classes and how unsure predictions are between them: 0.70 and 0.80 on CIFAR-10N and LabelMe, below
 0.25 with synthetic noise on them"""
@@ -104,7 +106,7 @@ class NoiseModel:
         mean = self.probabilities @ np.array([stack.weights for stack in self.stacks]) * self.calibration.spread
         return dict(zip(self.names, (mean / max(mean.sum(), 1e-12)).tolist(), strict=True))
 
-    def class_probabilities(self, views: Views) -> Probabilities:
+    def class_probabilities(self, views: Sequence[Views] | Views) -> Probabilities:
         """Predict the true class.
 
         Args:
@@ -117,9 +119,9 @@ class NoiseModel:
             ValueError: If the views do not fit the model.
         """
         _check_views(views, len(self.names), self.classes)
-        found = np.empty(views.shape[1:], np.float32)
-        for part in row_blocks(views.shape[1], len(views) * self.classes):
-            found[part] = self._averaged(np.asarray(views[:, part]), None)[0]
+        found = np.empty(views[0].shape, np.float32)
+        for part in row_blocks(len(found), len(views) * self.classes):
+            found[part] = self._averaged(rows_of(views, part), None)[0]
         return found
 
     def _averaged(self, views: Views, given: Labels | None) -> tuple[Views, Views | None]:
@@ -239,20 +241,19 @@ class NoiseModel:
         )  # fmt: skip
 
 
-def check_model_fits(views: int, rows: int, classes: int) -> None:
-    """An error if a noise model of so many views would not fit into memory, before they are computed."""
-    what = f"the noise model of {rows:,} rows, {classes:,} classes and {views} views"
-    way = "merge minority classes, take fewer rows, or name fewer learners"
-    check_memory(what, 4 * rows * classes * (2 * views + WORKING_MATRICES), way)
+def check_model_fits(rows: int, classes: int) -> None:
+    """An error if the matrix of all pairs of classes would not fit into memory; what is of rows and classes may be on disk."""
+    what = f"how {classes:,} classes of {rows:,} rows are confused, numbers for each pair of them,"
+    check_memory(what, PAIR_MATRICES * 8 * classes**2, "merge minority classes")
 
 
 def fit_noise_model(
-    views: Views, given: Labels, *, fold: Labels, seed: int = 0, names: Sequence[str] | None = None
+    views: Sequence[Views] | Views, given: Labels, *, fold: Labels, seed: int = 0, names: Sequence[str] | None = None
 ) -> NoiseModel:
     """Fit a model of wrong labels to out-of-fold predictions.
 
     Args:
-        views: Out-of-fold class probabilities of several learners, ``[V, N, K]``.
+        views: Out-of-fold class probabilities of several learners, ``[V, N, K]``, or a list, of which no copy is made.
         given: The given labels ``[N]``, integers from 0 to K - 1.
         fold: The fold in which each row was held out, ``[N]``.
         seed: Seed of the rows that hypotheses are fitted to where there are many.
@@ -271,16 +272,16 @@ def fit_noise_model(
         >>> model.p_wrong.argmax().item(), model.decide(model.class_probabilities(p[None, :2])).tolist()
         (196, [0, 0])
     """
-    views, given, fold = np.asarray(views), np.asarray(given, np.int64), np.asarray(fold, np.int64)
+    given, fold = np.asarray(given, np.int64), np.asarray(fold, np.int64)
     _check_views(views, None if names is None else len(names), None)
-    v, n, k = views.shape
+    v, (n, k) = len(views), views[0].shape
     if given.shape != (n,) or fold.shape != (n,):
         raise ValueError(f"there must be a label and a fold for each of the {n} rows, got {given.shape} and {fold.shape}")
     if not n or given.min() < 0 or given.max() >= k:
         raise ValueError(f"labels must be in [0, {k - 1}], the columns of the views")
     limit = max(MIN_JUDGED, min(MAX_JUDGED, MAX_JUDGED_NUMBERS // k))
     judged = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
-    some, labels = np.asarray(views[:, judged], np.float64), given[judged]
+    some, labels = rows_of(views, judged, np.float64), given[judged]
     calibration = calibrate(some, labels)
     fitted = fit_hypotheses(calibration.apply(some), labels, fold[judged])
     kept, probabilities = _kept(fitted)
@@ -300,13 +301,13 @@ def _kept(fitted: FittedHypotheses) -> tuple[NDArray[np.intp], Floats]:
     return kept, found[kept] / found[kept].sum()
 
 
-def _with_answers(model: NoiseModel, views: Views, given: Labels, judged: NDArray[np.intp]) -> NoiseModel:
+def _with_answers(model: NoiseModel, views: Sequence[Views] | Views, given: Labels, judged: NDArray[np.intp]) -> NoiseModel:
     """The model with its answers for the rows that it was fitted to."""
-    _, n, k = views.shape
-    q, posterior = np.empty((n, k), np.float32), np.empty((n, k), np.float32)
+    n, k = views[0].shape
+    q, posterior = large_array((n, k)), large_array((n, k))
     wrong, drawn = np.zeros(len(model.stacks)), 0.0  # labels that are wrong; the same if labels were drawn from q
     for part in row_blocks(n, len(views) * k):
-        calibrated = model.calibration.apply(np.asarray(views[:, part], np.float32))
+        calibrated = model.calibration.apply(rows_of(views, part))
         labels, rows = given[part], np.arange(part.stop - part.start)
         mean, after = np.zeros((len(rows), k)), np.zeros((len(rows), k))
         for number, (weight, stack) in enumerate(zip(model.probabilities, model.stacks, strict=True)):
@@ -324,7 +325,7 @@ def _with_answers(model: NoiseModel, views: Views, given: Labels, judged: NDArra
     interval = _rate_interval(model, rates, q, posterior, given, drawn / n)
     p_wrong = 1 - posterior[np.arange(n), given]
     few = judged[: max(1, MAX_KEPT_POSTERIORS // (k * len(model.stacks)))]
-    calibrated = model.calibration.apply(np.asarray(views[:, few], np.float32))
+    calibrated = model.calibration.apply(rows_of(views, few))
     known = np.array([
         _posterior(s.predict(log_views(unmix(calibrated, s.transition))), s.transition, given[few]) for s in model.stacks
     ], np.float32)  # fmt: skip
@@ -379,9 +380,14 @@ def _transition(posterior: Probabilities, given: Labels, rate: float) -> Floats:
     rate, and then any other.
     """
     counts = expected_counts(posterior, given)
-    there = counts.sum(1, keepdims=True)
-    usual = Transition(len(counts), min(max(rate, 0.0), 1.0)).full()
-    return np.asarray((counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1))
+    there = counts.sum(1)
+    usual = Transition(len(counts), min(max(rate, 0.0), 1.0))
+    for label in np.flatnonzero(there < 1).tolist():
+        row = np.full(len(counts), usual.spread)
+        row[label] = 1 - usual.rate
+        counts[label] += (1 - there[label]) * row
+    counts /= np.maximum(there, 1)[:, None]
+    return counts
 
 
 def _posterior(q: Views, transition: Transition, given: Labels) -> Views:
@@ -391,18 +397,21 @@ def _posterior(q: Views, transition: Transition, given: Labels) -> Views:
 
 
 def _decide(probabilities: NDArray[np.floating], frequencies: Floats, power: float) -> Labels:
-    scaled = probabilities / np.maximum(frequencies, 1e-9).astype(probabilities.dtype) ** power
-    return np.asarray(scaled.argmax(1), np.int64)
+    scale = np.maximum(frequencies, 1e-9).astype(probabilities.dtype) ** power
+    found = np.empty(len(probabilities), np.int64)
+    for part in row_blocks(*probabilities.shape):
+        found[part] = (probabilities[part] / scale).argmax(1)
+    return found
 
 
 def _f1_power(q: Probabilities, posterior: Probabilities, frequencies: Floats) -> float:
     """The power whose rule has the highest expected macro-averaged F1 on the rows of the fit."""
     found = []
-    classes = len(frequencies)
+    classes, expected = len(frequencies), posterior.sum(0, dtype=np.float64)
     for power in F1_POWERS:
         chosen = _decide(q, frequencies, power)
         right = np.bincount(chosen, weights=posterior[np.arange(len(q)), chosen], minlength=classes)
-        f1 = 2 * right / np.maximum(np.bincount(chosen, minlength=classes) + posterior.sum(0, dtype=np.float64), 1e-9)
+        f1 = 2 * right / np.maximum(np.bincount(chosen, minlength=classes) + expected, 1e-9)
         found.append(f1.mean())
     return float(F1_POWERS[int(np.argmax(found))])
 
@@ -414,10 +423,11 @@ def _quantiles(values: Floats, weights: Floats, shares: Sequence[float]) -> list
     return [float(value) for value in values[order][places]]
 
 
-def _check_views(views: Views, count: int | None, classes: int | None) -> None:
-    if views.ndim != 3 or views.shape[2] < 2:
-        raise ValueError(f"views must be [V, N, K] of at least 2 classes, got shape {views.shape}")
+def _check_views(views: Sequence[Views] | Views, count: int | None, classes: int | None) -> None:
+    shapes = sorted({np.shape(view) for view in views})
+    if len(shapes) != 1 or len(shapes[0]) != 2 or shapes[0][1] < 2:
+        raise ValueError(f"views must be [V, N, K] of at least 2 classes, got {len(views)} of shape {shapes}")
     if count is not None and len(views) != count:
         raise ValueError(f"there must be {count} views, got {len(views)}")
-    if classes is not None and views.shape[2] != classes:
-        raise ValueError(f"views must have {classes} classes, got {views.shape[2]}")
+    if classes is not None and shapes[0][1] != classes:
+        raise ValueError(f"views must have {classes} classes, got {shapes[0][1]}")

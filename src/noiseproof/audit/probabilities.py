@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.audit.noise_model import NoiseModel, check_model_fits, fit_noise_model
 from noiseproof.audit.result import Audit
+from noiseproof.audit.stacking import row_blocks, rows_of
 from noiseproof.io.text import and_more, excerpt
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ ROUNDED_SUM_TOLERANCE = 0.05  # within which sums look as if they were meant to 
 NEIGHBOURS = 10
 VOTE_SMOOTHING = 0.5  # of a vote for each class, so that none has probability 0
 SIMILARITY_BLOCK = 2**24  # similarities at a time
-MAX_CLASSES = 10_000
-"""With which an audit takes 5.5 GiB, as measured"""
 MAX_PAIRS_NAMED, MAX_CLASSES_NAMED = 5, 10  # pairs of classes in a warning, classes in an error
 
 
@@ -72,15 +71,15 @@ def audit_probabilities(
     names = tuple(map(str, range(columns))) if classes is None else tuple(classes)
     if len(names) != columns:
         raise ValueError(f"there must be one class name for each of the {columns} columns, got {len(names)}")
-    check_model_fits(len(checked) + (features is not None), rows, columns)
     views = [p for p, _ in checked]
     if features is not None:
         views.append(neighbour_votes(check_features(features, rows), given, columns))
-    model = fit_noise_model(np.stack(views), given, fold=np.arange(rows) % FOLDS, seed=seed)
+    model = fit_noise_model(views, given, fold=np.arange(rows) % FOLDS, seed=seed)
     read = "predictions and the labels of the nearest examples" if features is not None else "predictions"
     how = f"a mean over hypotheses on the transition matrix, each with {read} calibrated to it, given out of sample"
-    mean = np.mean(views[: len(checked)], axis=0)
-    agreement, notes = float((mean.argmax(1) == given).mean()), _note_on_columns(mean, given, names)
+    own = views[: len(checked)]
+    predicted = np.concatenate([rows_of(own, part).mean(0).argmax(1) for part in row_blocks(rows, len(own) * columns)])
+    agreement, notes = float((predicted == given).mean()), _note_on_columns(predicted, given, names)
     return audit_of(model, given, classes=names, agreement=agreement, how=how, notes=notes)
 
 
@@ -146,10 +145,7 @@ def check_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[ND
     p, given = np.asarray(probabilities), np.asarray(labels)
     if p.ndim != 2 or p.shape[1] < 2:
         raise ValueError(f"probabilities must be [N, K] for at least 2 classes, got shape {p.shape}")
-    if p.shape[1] > MAX_CLASSES:  # estimates of the transition matrix would not fit into memory
-        raise ValueError(
-            f"probabilities must be of at most {MAX_CLASSES:,} classes, got {p.shape[1]:,}; merge minority classes"
-        )
+    check_model_fits(*p.shape)
     if given.ndim != 1 or len(given) != len(p):
         raise ValueError(f"there must be one label for each row of probabilities: {len(p)} rows, labels of shape {given.shape}")
     if given.dtype.kind not in "iu":
@@ -157,7 +153,8 @@ def check_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[ND
         raise TypeError(f"labels must be integers, the columns of the probabilities, got {given.dtype}{way}")
     if p.dtype.kind not in "fiu":
         raise ValueError(f"probabilities must be numbers, got {p.dtype}")
-    if not (finite := np.isfinite(p).all(1)).all():
+    finite = np.concatenate([np.isfinite(p[part]).all(1) for part in row_blocks(*p.shape)] or [np.ones(0, bool)])
+    if not finite.all():
         first = f"row {int(finite.argmin())} is the first of {int((~finite).sum())} that are not"
         raise ValueError(
             f"probabilities must be finite numbers, {first}; predict these again, or leave them and their labels out"
@@ -202,16 +199,16 @@ def _hint_for(p: NDArray[np.floating]) -> str:
     return "take the softmax of logits first"
 
 
-def _note_on_columns(p: NDArray[np.floating], given: Labels, names: Sequence[str]) -> tuple[str, ...]:
+def _note_on_columns(predicted: Labels, given: Labels, names: Sequence[str]) -> tuple[str, ...]:
     """A warning if most labels of some classes are predicted as another class each, as if columns were in another order."""
-    counts = np.zeros((p.shape[1],) * 2, np.int64)
-    np.add.at(counts, (given, p.argmax(1)), 1)
-    most = enumerate(counts.argmax(1).tolist())
-    moved = [(a, b) for a, b in most if a != b and 2 * counts[a, b] > max(counts[a].sum(), MIN_ROWS_PER_CLASS)]
+    pairs, counts = np.unique(given * len(names) + predicted, return_counts=True)
+    least = np.maximum(np.bincount(given, minlength=len(names)), MIN_ROWS_PER_CLASS)[pairs // len(names)]
+    most = [divmod(pair, len(names)) for pair in pairs[2 * counts > least].tolist()]
+    moved = [(a, b) for a, b in most if a != b]
     if {a for a, _ in moved} != {b for _, b in moved} or not moved:
         return ()
-    pairs = and_more([f"{names[a]} as {names[b]}" for a, b in moved], MAX_PAIRS_NAMED)
-    return (f"most labels of some classes are predicted as another each, {pairs}: are the columns in another order?",)
+    listed = and_more([f"{names[a]} as {names[b]}" for a, b in moved], MAX_PAIRS_NAMED)
+    return (f"most labels of some classes are predicted as another each, {listed}: are the columns in another order?",)
 
 
 def check_features(features: ArrayLike, rows: int) -> NDArray[np.floating]:

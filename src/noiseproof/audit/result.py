@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.stacking import expected_counts
+from noiseproof.audit.stacking import expected_by_label
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import save_arrays, write_whole
 from noiseproof.io.text import cell, csv_line, printable
@@ -179,26 +180,27 @@ class Audit:
         flagged = np.bincount(self.given[self.flagged], minlength=number).tolist()
         wrong = np.bincount(self.given, self.p_wrong, number).tolist()
         expected = self.posterior.sum(0, dtype=np.float64).tolist()
-        others = self.transition - 2 * np.eye(number)  # the diagonal is never the largest
         found = []
         for label, name in enumerate(self.classes):
-            rival, kept = int(others[label].argmax()), float(self.transition[label, label])
+            others, kept = self.transition[label].copy(), float(self.transition[label, label])
+            others[label] = -1.0  # the diagonal is never the largest
+            rival = int(others.argmax())
             rate, most = wrong[label] / max(given[label], 1), flagged[label] > MAX_FLAGGED_SHARE * given[label]
             one = ClassAudit(label, name, given[label], flagged[label], rate, expected[label], kept, rival, "", most)
-            close = kept - others[label, rival] < CLOSE_SECOND
+            close = kept - others[rival] < CLOSE_SECOND
             found.append(replace(one, warning=_warning(one, short_name(self.classes[rival]) if close else None)))
         return tuple(found)
 
     @functools.cached_property
     def confusions(self) -> tuple[Confusion, ...]:
         """Pairs of a likely and a given label, the most frequent first, up to ``MAX_CONFUSIONS`` of half an example or more."""
-        number = len(self.classes)
-        expected, flags = expected_counts(self.posterior, self.given).T, np.zeros((number, number), dtype=np.int64)
-        np.add.at(flags, (self.given, self.suggested), self.flagged)
-        np.fill_diagonal(expected, 0.0)
-        order = np.argsort(-expected, axis=None, kind="stable")[: min(MAX_CONFUSIONS, int((expected >= 0.5).sum()))]
-        pairs = zip(*(axis.tolist() for axis in np.unravel_index(order, expected.shape)), strict=True)
-        return tuple(Confusion(true, given, float(expected[given, true]), int(flags[given, true])) for given, true in pairs)
+        found = []
+        for given, rows, expected in expected_by_label(self.posterior, self.given):
+            flags = np.bincount(self.suggested[rows][self.flagged[rows]], minlength=len(self.classes))
+            expected[given] = 0.0
+            likely = np.flatnonzero(expected >= 0.5).tolist()
+            found += [Confusion(true, given, float(expected[true]), int(flags[true])) for true in likely]
+        return tuple(sorted(found, key=lambda each: -each.expected)[:MAX_CONFUSIONS])
 
     @property
     def weak(self) -> bool:
@@ -398,9 +400,10 @@ def _save(audit: Audit, folder: Path, paths: Sequence[str] | None, own: ArrayLik
         raise ValueError(f"there must be one path for each label: {len(audit.given)} labels, {len(paths)} paths")
     folder.mkdir(parents=True, exist_ok=True)
     names = [cell(name) for name in audit.classes]
-    matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(names, audit.transition.tolist(), strict=True))
+    shares = zip(names, audit.transition, strict=True)
+    matrix = ([name, *(f"{share:.6f}" for share in row.tolist())] for name, row in shares)
     _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
-    _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
+    _write_csv(folder / "transition.csv", itertools.chain([["true \\ given", *names]], matrix))
     posterior: dict[str, Any] = {"posterior": audit.posterior, "given": audit.given, "classes": np.asarray(audit.classes)}
     posterior[RATE_ARRAY] = np.array([audit.rate, *audit.rate_interval])
     if own is not None:
@@ -437,5 +440,8 @@ def saved_rate(folder: Path, classes: int) -> tuple[float, tuple[float, float] |
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    text = "".join(map(csv_line, rows))
-    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    def write(partial: Path) -> None:
+        with partial.open("w", encoding="utf-8") as file:
+            file.writelines(map(csv_line, rows))
+
+    write_whole(path, write)

@@ -12,7 +12,7 @@ A view ``p_v [N, K]`` is an out-of-fold prediction of the given label. Three ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +33,7 @@ MAX_MIN_SCALE = 100.0
 ITERATIONS = 60
 LOG_MARGIN, DOMINANCE = 0.7, 50.0
 """A class's own label is to be twice as likely as any other; falling short by one in the logarithm costs so many nats"""
-BLOCK_NUMBERS = 2**22
+BLOCK_NUMBERS = 2**20
 
 
 @dataclass(frozen=True)
@@ -246,14 +246,26 @@ def held_out_likelihood(logs: Views, given: Labels, fold: Labels, stack: Stack, 
     return value
 
 
-def expected_counts(posterior: NDArray[np.floating], given: Labels) -> Floats:
-    """How many examples of class i are labelled j, ``[K, K]``, as the probabilities ``[N, K]`` of the true class have it."""
+def expected_by_label(posterior: NDArray[np.floating], given: Labels) -> Iterator[tuple[int, NDArray[np.intp], Floats]]:
+    """Each label that is given, its rows, and how many of them are of each class, ``[K]``, as the posteriors have it."""
     order = np.argsort(given, kind="stable")
     there, first = np.unique(given[order], return_index=True)
+    for label, rows in zip(there.tolist(), np.split(order, first[1:]), strict=True):
+        blocks = row_blocks(len(rows), posterior.shape[1])
+        yield label, rows, np.sum([posterior[rows[part]].sum(0, dtype=np.float64) for part in blocks], axis=0)
+
+
+def expected_counts(posterior: NDArray[np.floating], given: Labels) -> Floats:
+    """How many examples of class i are labelled j, ``[K, K]``, as the probabilities ``[N, K]`` of the true class have it."""
     counts = np.zeros((posterior.shape[1],) * 2)
-    for label, rows in zip(there, np.split(order, first[1:]), strict=True):
-        counts[:, label] = posterior[rows].sum(0, dtype=np.float64)
+    for label, _, expected in expected_by_label(posterior, given):
+        counts[:, label] = expected
     return counts
+
+
+def rows_of(views: Sequence[Views] | Views, rows: slice | NDArray[np.intp], dtype: type[np.floating] = np.float32) -> Views:
+    """Some rows of each view, ``[V, n, K]``."""
+    return np.stack([np.asarray(view[rows], dtype) for view in views])
 
 
 def row_blocks(rows: int, numbers: int) -> Iterator[slice]:

@@ -103,7 +103,7 @@ def learn_views(
         progress: Called with a :class:`Stage` when a part is finished.
         settings: Further options of :func:`crossfit`.
     """
-    check_model_fits(len(names) + len(extra), len(given), classes)
+    check_model_fits(len(given), classes)
     wanted = list(dict.fromkeys([*names, *also]))
     crossed = crossfit(x, given, classes, fold, wanted, seed=seed, progress=progress, **settings)
     kept = [name for name in crossed.predictions if name in names]
@@ -112,7 +112,7 @@ def learn_views(
     if progress is not None:
         progress(Stage("noise model", 1, 1, None))
     titles = [*kept, *(f"extra-{number}" for number in range(len(extra)))]
-    views = np.stack([*(crossed.predictions[name] for name in kept), *extra])
+    views = [*(crossed.predictions[name] for name in kept), *extra]
     return LearntViews(crossed, kept, fit_noise_model(views, given, fold=fold, seed=seed, names=titles))
 
 

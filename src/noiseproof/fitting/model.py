@@ -185,7 +185,7 @@ class FittedModel:
         found = np.empty((len(examples), len(self.classes)), np.float32)
         for rows in self._blocks(len(examples)):
             x = self.features.transform_inputs(self.features.arrays_of(examples.take(rows)))
-            found[rows] = self.noise.class_probabilities(np.stack([self._view(name, x) for name in self.noise.names]))
+            found[rows] = self.noise.class_probabilities([self._view(name, x) for name in self.noise.names])
         return found
 
     def batches(self, x: Examples, *, workers: int = 0) -> Iterator[tuple[NDArray[np.int64], Tensor]]:

@@ -310,7 +310,7 @@ class _Job:
             for name, paths in crossed.files.items()
         }
         found = {name: float((p.argmax(1) == test.labels).mean()) for name, p in means.items()}
-        decided = noise.decide(noise.class_probabilities(np.stack([means[name] for name in views])), self.options.metric)
+        decided = noise.decide(noise.class_probabilities([means[name] for name in views]), self.options.metric)
         return found | {MODEL: float((decided == test.labels).mean())}
 
     def _key(self, x: NDArray[np.float32]) -> str:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import re
 import sys
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -62,6 +64,27 @@ def fill(stream: Readable, array: NDArray[Any]) -> int:
         target[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
         done += len(piece)
     return done
+
+
+def large_array(shape: tuple[int, int]) -> NDArray[np.float32]:
+    """An array of float32 to be filled: in memory, or, where four of them would be more than may be taken, on the disk.
+
+    There it is a file of the folder for temporary ones that has no name, and is gone with the array. What goes over it block by
+    block needs no memory for the rest.
+    """
+    size = 4 * math.prod(shape)
+    if 4 * size <= max(limits.UNASKED_BYTES, limits.allowed_memory()):
+        return np.empty(shape, np.float32)
+    try:
+        with tempfile.TemporaryFile(prefix="noiseproof-") as file:
+            if hasattr(os, "posix_fallocate"):  # a disk that turns out full later ends the process
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            return np.memmap(file, np.float32, "r+", shape=shape)
+    except OSError as error:
+        said = f"{error.strerror}: {limits.in_bytes(size)} for {shape[0]:,} rows of {shape[1]:,} classes"
+        raise OSError(error.errno, said, tempfile.gettempdir()) from error
 
 
 class ZipMembers:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io.arrays import large_array
 from noiseproof.io.files import DataError, write_whole
 from noiseproof.io.processes import process_pool, removed_with_this_process
 from noiseproof.io.text import excerpt, read_json
@@ -230,7 +231,8 @@ class _Queue:
     progress: Callable[[Stage], object] | None
     jobs: int
     start: float = field(default_factory=time.monotonic)
-    found: dict[LearnerTask, NDArray[np.float32]] = field(default_factory=dict)
+    found: set[LearnerTask] = field(default_factory=set)
+    predictions: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     seconds: dict[LearnerTask, float] = field(default_factory=dict)
     running: set[LearnerTask] = field(default_factory=set)
     dropped: dict[str, str] = field(default_factory=dict)
@@ -266,7 +268,14 @@ class _Queue:
         for task in self.tasks():
             shape = int((self.data.fold == task.fold).sum()), self.data.classes
             if (stored_task := self.store.read(task, self.key(task), shape)) is not None:
-                self.found[task], self.seconds[task] = stored_task
+                self._take(task, *stored_task)
+
+    def _take(self, task: LearnerTask, predictions: NDArray[np.float32], seconds: float) -> None:
+        if task.learner not in self.predictions:
+            self.predictions[task.learner] = large_array((len(self.data.labels), self.data.classes))
+        self.predictions[task.learner][self.data.fold == task.fold] = predictions
+        self.seconds[task] = seconds
+        self.found.add(task)
 
     def next(self) -> LearnerTask | None:
         """A task to start; the budget is looked at before."""
@@ -311,6 +320,7 @@ class _Queue:
 
     def _drop(self, name: str, why: str) -> None:
         self.dropped[name] = why
+        self.predictions.pop(name, None)
         if self.minutes is not None:
             text = json.dumps({**self.dropped, "of": self.decisions.name})
             write_whole(self.decisions, lambda place: place.write_text(text, encoding="utf-8"))
@@ -326,7 +336,7 @@ class _Queue:
             stored = self.store.read(task, self.key(task), shape)
             if stored is None:
                 raise OSError(f"{self.store.path(task, self.key(task))}: what was written cannot be read again")
-            self.found[task], self.seconds[task] = stored
+            self._take(task, *stored)
         if self.progress is not None:
             done, total = sum(task in self.found for task in self.tasks()), len(self.tasks())
             self.progress(Stage(f"{task.learner}, fold {task.fold + 1}/{self.folds}", done, total, self.seconds_left()))
@@ -335,12 +345,8 @@ class _Queue:
         kept = [name for name in SPECS if name in self.learners and name not in self.dropped]
         if not kept:
             raise ValueError(f"no learner could be trained: {'; '.join(left_out(self.dropped))}")
-        predictions, seconds, files = {}, {}, {}
+        predictions, seconds, files = {name: self.predictions[name] for name in kept}, {}, {}
         for name in kept:
-            whole = np.empty((len(self.data.labels), self.data.classes), np.float32)
-            for number in range(self.folds):
-                whole[self.data.fold == number] = self.found.pop(LearnerTask(name, number))
-            predictions[name] = whole
             seconds[name] = sum(self.seconds[LearnerTask(name, number)] for number in range(self.folds))
             files[name] = [self.store.path(task, self.key(task)) for task in (LearnerTask(name, k) for k in range(self.folds))]
         return CrossFit(predictions, self.data.fold, seconds, files, self.dropped)
