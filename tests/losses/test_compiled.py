@@ -14,7 +14,7 @@ from noiseproof.core.statistics import RowStatistics
 from noiseproof.losses.fused import keep_for_compiler, programs_of, recorded_call
 from noiseproof.program.code import compiled as as_function
 from noiseproof.program.code import decoded, encoded, evaluated
-from tests.helpers.cases import STATISTIC, all_options, build, draw
+from tests.helpers.cases import RANDOM, STATISTIC, all_options, build, call, draw
 
 
 def compiled(loss, backend="aot_eager"):
@@ -37,6 +37,17 @@ def recorded(loss):
     if not keep_for_compiler(loss, loss._full_cache_key()):
         return loss
     return lambda logits, target: recorded_call(logits, target, loss.weight, loss._full_cache_key())
+
+
+@pytest.mark.parametrize("name", sorted(RANDOM))
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_loss_that_draws_is_compiled_for_batches_of_any_size(name, smoothing):
+    loss = build(name, 5, label_smoothing=smoothing)
+    torch.compiler.reset()
+    function = compiled(loss)
+    for rows in (6, 4, 9, 1):
+        logits, target = draw(rows, 5, dtype=torch.float32)
+        torch.testing.assert_close(call(function, logits, target), call(loss, logits, target))
 
 
 def test_what_is_changed_after_compiling_is_noticed():

@@ -19,7 +19,10 @@ STAGES = ("nl", "selnl", "selpl")
 
 def complementary_labels(target: Tensor, classes: int, generator: torch.Generator | None) -> Tensor:
     """For each label one of the other ``classes - 1``, all equally likely."""
-    offset = torch.randint(1, classes, target.shape, device=target.device, generator=generator)
+    if generator is None:  # the compiler knows no other way of a batch whose size changes
+        offset = torch.randint_like(target, 1, classes)
+    else:
+        offset = torch.randint(1, classes, target.shape, device=target.device, generator=generator)
     return (target + offset) % classes
 
 
@@ -151,7 +154,7 @@ class JNPL(RobustLoss):
         """From log(1 - p_c) and the statistics of the label."""
         p_target = positive.p_target.detach()
         largest_other = p_target * torch.exp(-positive.margin)
-        coin = torch.rand(p_target.shape, device=p_target.device, dtype=p_target.dtype, generator=self.generator)
+        coin = torch.empty_like(p_target).uniform_(generator=self.generator)
         kept = (largest_other < 1 / positive.classes) & (coin < p_target)
         boost = (1 + p_target) * (1 + p_target**2) * (1 + p_target**4) * (1 + p_target**8)
         return torch.exp(log1m).detach() * -log1m + self.lam * torch.where(kept, boost * positive.nll, 0.0)
