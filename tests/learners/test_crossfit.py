@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError
+from noiseproof.io import arrays as array_files
+from noiseproof.io.arrays import read_tensors
 from noiseproof.io.files import BusyError, locked
 from noiseproof.learners import crossfit as module
-from noiseproof.learners import store
 from noiseproof.learners.crossfit import assign_folds, crossfit
 from noiseproof.learners.store import LearnerTask, TaskStore, load_learner
 
@@ -110,7 +111,7 @@ def test_a_process_is_started_only_for_work_that_is_worth_it(data, tmp_path, mon
 
 
 def stored_arrays(path):
-    arrays, _ = store.read_tensors(path)
+    arrays, _ = read_tensors(path)
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -182,7 +183,7 @@ def test_progress_counts_the_tasks(data, tmp_path):
 
 def test_a_full_disk_loses_nothing(data, tmp_path, monkeypatch):
     whole = run(data, tmp_path / "whole")
-    write, left = store.write_whole, [3]
+    write, left = array_files.write_whole, [3]
 
     def full(path, content):
         left[0] -= 1
@@ -190,7 +191,7 @@ def test_a_full_disk_loses_nothing(data, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         write(path, content)
 
-    monkeypatch.setattr(store, "write_whole", full)
+    monkeypatch.setattr(array_files, "write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         run(data, tmp_path / "other")
     monkeypatch.undo()

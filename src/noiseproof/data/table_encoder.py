@@ -5,7 +5,6 @@ The fitted state is JSON and arrays: loading an encoder from elsewhere runs no c
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 from noiseproof.data.columns import IMAGES_LEFT_OUT, Column, Frame, Kind, as_numbers, infer_columns, is_image_column, listed
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import ENCODERS, Encoder, PretrainedColumn
-from noiseproof.io.files import DataError, write_whole
-from noiseproof.io.limits import check_file, check_memory
+from noiseproof.io.arrays import read_tensors, write_tensors
+from noiseproof.io.files import DataError
+from noiseproof.io.limits import check_memory
 from noiseproof.io.text import and_more, excerpt, parse_json, printable
 
 MIN_BLOCK_COLUMNS = 16
@@ -227,13 +227,9 @@ class Table:
         Returns:
             Its SHA-256.
         """
-        from safetensors.numpy import save
-
         facts, arrays = self.encoder.state()
         described = {"encoder": facts, "label": self.label, "names": self.names, "notes": list(self.notes)}
-        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {FORMAT: json.dumps(described)})
-        write_whole(path, lambda place: place.write_bytes(content))
-        return hashlib.sha256(content).hexdigest()
+        return write_tensors(path, arrays, {FORMAT: json.dumps(described)})
 
     @staticmethod
     def read(path: Path) -> Table:
@@ -248,19 +244,16 @@ class Table:
         Raises:
             DataError: If it is another file, or a damaged one.
         """
-        from safetensors import SafetensorError, safe_open
-
-        check_file(path)
         try:
-            with safe_open(path, "np") as file:
-                text = (file.metadata() or {}).get(FORMAT, "")
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            if (found := read_tensors(path)) is None:
+                raise DataError("its arrays cannot be read")
+            arrays, text = found[0], found[1].get(FORMAT, "")
             if len(text) > MAX_STATE_CHARACTERS:
                 raise DataError(f"it describes the columns in {len(text)} characters, at most {MAX_STATE_CHARACTERS}")
             facts = parse_json(text)
             label, names, notes = str(facts["label"]), facts["names"], tuple(map(str, facts["notes"]))
             encoder = TableEncoder.from_state(facts["encoder"], arrays)
-        except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(f"{path}: damaged, or not the encoding of a table: {excerpt(error, 200)}") from error
         return Table({}, label, {}, encoder, notes, None if names is None else str(names))
 

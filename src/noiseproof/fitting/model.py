@@ -23,11 +23,12 @@ from noiseproof.data import DataError, Examples, ImageFiles, Unlabelled, open_un
 from noiseproof.data.features import Features
 from noiseproof.fitting import MODEL_FILE
 from noiseproof.fitting.verdict import Leader, Leaderboard, Verdict
+from noiseproof.io.arrays import read_tensors
 from noiseproof.io.files import checksum, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_by, read_json
 from noiseproof.learners.base import Learner
 from noiseproof.learners.catalog import SPECS
-from noiseproof.learners.store import load_learner, read_tensors
+from noiseproof.learners.store import load_learner
 from noiseproof.version import __version__
 
 if TYPE_CHECKING:

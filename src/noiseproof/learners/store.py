@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.io.files import DataError, claimed, write_whole
-from noiseproof.io.limits import check_file
+from noiseproof.io.arrays import read_tensors, write_tensors
+from noiseproof.io.files import DataError, claimed
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import SPECS
@@ -83,13 +83,10 @@ class TaskStore:
         self, task: LearnerTask, key: str, predictions: NDArray[np.float32], arrays: Mapping[str, NDArray[Any]], seconds: float
     ) -> None:
         """A task's predictions and its trained learner, whole or not at all."""
-        from safetensors.numpy import save
-
         tensors = {PREDICTIONS: np.asarray(predictions, order="C")}
         tensors |= {MODEL + name: np.asarray(array, order="C") for name, array in arrays.items()}
         facts = {"key": key, "learner": task.learner, "fold": str(task.fold), "seconds": f"{seconds:.3f}"}
-        content = save(tensors, {**facts, "sha256": digest_of(tensors)})
-        write_whole(self.path(task, key), lambda place: place.write_bytes(content))
+        write_tensors(self.path(task, key), tensors, {**facts, "sha256": digest_of(tensors)})
 
     def read(self, task: LearnerTask, key: str, shape: tuple[int, int]) -> tuple[NDArray[np.float32], float] | None:
         """The predictions and the seconds of a finished task; None if there is none, or it is damaged or another task's."""
@@ -106,21 +103,6 @@ class TaskStore:
             return predictions, float(facts["seconds"])
         except (KeyError, ValueError):
             return None
-
-
-def read_tensors(path: Path, names: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """The arrays of a safetensors file whose name is wanted, and its metadata; None if it is not there or damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        return None
-    check_file(path)
-    try:
-        with safe_open(path, "np") as file:
-            wanted = [name for name in file.keys() if names(name)]  # noqa: SIM118 - it is no dictionary
-            return {name: file.get_tensor(name) for name in wanted}, dict(file.metadata() or {})
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError):  # of dtypes NumPy lacks
-        return None
 
 
 def load_learner(path: Path) -> tuple[str, Learner]:
