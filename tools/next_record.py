@@ -36,8 +36,8 @@ def next_table() -> str:
         f"{BELOW:g} point below cross entropy with early stopping; the worst mean is {min(least):+.1f} points. The worst of "
         f"{len(every)} models gains {min(every):+.1f} points, and the mean gain is {fmean(every):+.1f} points. The table "
         "contains the accuracy of cross entropy with early stopping in %: the better of two networks, one with the default "
-        "scaling and one with the columns as they are. The other columns contain the points gained over it: by the model that `advise` "
-        "recommends, and by the worst and the best of all models that the printed commands lead to, as means over seeds."
+        "scaling and one with the columns as they are. The other columns contain the points gained over it: by the model that "
+        "`advise` recommends, and by the worst and the best of all models that the printed commands lead to (means over seeds)."
     )
     return f"{said}\n\n{table(head, rows)}\n{where_measured(lines)}"
 

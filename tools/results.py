@@ -29,10 +29,10 @@ def folded(summary: str, *parts: str) -> str:
 
 
 def where_measured(lines: list[dict[str, Any]]) -> str:
-    facts = lines[0]["environment"]
+    machines = dict.fromkeys(f"{line['environment']['machine']}, torch {line['environment']['torch']}" for line in lines)
     dates = sorted({line.get("date") or line["environment"]["date"] for line in lines})
     commits = dict.fromkeys(line["environment"]["commit"] for line in lines)
-    return f"{facts['machine']}, torch {facts['torch']}, commit {', '.join(commits)}, {' and '.join(dates)}"
+    return f"{' and '.join(machines)}, commit {', '.join(commits)}, {' and '.join(dates)}"
 
 
 def is_finished(run: dict[str, Any]) -> bool:
