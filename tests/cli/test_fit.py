@@ -52,7 +52,7 @@ def test_the_folder_has_the_model_the_audit_and_the_page(place):
     names = {path.name for path in (place / "model").iterdir()}
     assert {"model.json", "learners", "report.html", "audit.csv", "posterior.npz", "transition.csv"} <= names
     page = (place / "model" / "report.html").read_text(encoding="utf-8")
-    for text in ("Leaderboard", "What is mistaken for what", "Suspicious examples", "neighbours-40", "plain-logistic"):
+    for text in ("Leaderboard", "Which classes are confused", "Flagged labels", "neighbours-40", "plain-logistic"):
         assert text in page
     assert not re.search(r"(src|href)=\"https?:", page)
 

@@ -120,7 +120,7 @@ def test_clean_labels_are_called_clean():
     audit = Audit(np.arange(100) % 2, posterior, np.eye(2), 0.0005, (0.0, 0.002), 0.99, ("a", "b"), "by hand")
     assert audit.summary().headline == "Hardly any of the 100 labels looks wrong: under 0.1 %"
     page = audit_page(audit)
-    assert "No label is more likely wrong than right. These come nearest to it." in page
+    assert "No label is more likely wrong than right. These are closest to it." in page
     assert len(data_of(page)["rows"]) == 10
 
 
@@ -141,7 +141,7 @@ def test_the_way_it_was_computed_is_said():
 def test_sentences_stand_apart(text):
     """A template engine that drops the line break after a block joins two of them."""
     prose = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
-    assert "mean.</p>" in prose
+    assert "the mean of P(wrong).</p>" in prose
     assert not re.findall(r"[a-z]\.[A-Z]\w*", prose)
 
 
@@ -155,7 +155,7 @@ def test_the_page_stays_small():
     assert sum(map(len, pictures)) < MAX_CONTENT_BYTES + 10_000
     assert len(page) < MAX_CONTENT_BYTES + 1_000_000
     described = sum(str(row[0]) in data["contents"] for row in data["rows"])
-    assert f"it contains the pictures of {described:,} of them, the likeliest and the most uncertain first" in page
+    assert f"it contains pictures of only {described:,} of them: the likeliest and the most uncertain." in page
     assert len(data_of(audit_page(made(6_000, wrong=0.4), shown=5))["rows"]) == 5
 
 
@@ -277,7 +277,7 @@ def test_the_matrix_is_a_table_a_picture_or_a_file(classes, table, chart):
     page = audit_page(made(900, [f"class {k}" for k in range(classes)]))
     section = page[page.index('id="matrix"') : page.index('id="classes-found"')]
     assert ('aria-label="Transition matrix" tabindex' in section, "<svg" in section) == (table, chart)
-    assert ("is in transition.csv" in page) == (classes > 100)
+    assert ("transition.csv contains the matrix of" in page) == (classes > 100)
 
 
 def test_names_cannot_become_markup():

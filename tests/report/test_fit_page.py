@@ -67,8 +67,8 @@ def test_with_a_test_split_both_numbers_at_the_top_are_measured(made):
     verdict = model.verdict
     lines = [replace(line, test_accuracy=share) for line, share in ((verdict.model, 0.913), (verdict.plain, 0.847))]
     page = fit_page(replace(model, verdict=replace(verdict, model=lines[0], plain=lines[1])), dataset)
-    assert "<b>91.3 %</b>right on the test split, measured" in page
-    assert "<b>84.7 %</b>by plain training, measured" in page
+    assert "<b>91.3 %</b>accuracy on the test set" in page
+    assert "<b>84.7 %</b>plain training on the test set" in page
 
 
 def test_names_cannot_inject():
