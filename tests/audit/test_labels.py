@@ -88,7 +88,7 @@ def test_features_of_ones_own_say_which_examples_are_near():
 def test_inputs_that_say_nothing_are_said():
     generator = np.random.default_rng(0)
     found = audit_labels(generator.standard_normal((240, 6)), generator.integers(6, size=240), **SHORT)
-    assert "they are weak, and what they cannot tell counts as wrong; the rate is likely too high" in found.warnings[0]
+    assert "they are weak and may take hard examples for wrong labels, so the rate is probably too high" in found.warnings[0]
     assert f"agree in {found.agreement:.1%}" in str(found)
 
 
@@ -99,7 +99,7 @@ def test_weak_features_are_said_and_clean_labels_may_all_be_right():
     assert found.rate_interval[0] == 0
     assert 0.4 < found.agreement < 0.8
     assert found.weak
-    assert "right ones would with" in found.warnings[0]
+    assert "perfect ones would with" in found.warnings[0]
 
 
 def test_classes_that_are_too_rare_are_said():

@@ -1,6 +1,7 @@
 """Audits of predictions, and their estimate of the noise: of labels whose truth is known, also of ambiguous examples."""
 
 import csv
+import dataclasses
 import errno
 import os
 import subprocess
@@ -164,6 +165,18 @@ def test_weak_predictions_are_said():
     assert found.weak
     assert "they are weak" in found.warnings[0]
     assert str(found).startswith("at most ")
+
+
+def test_predictions_no_better_than_the_largest_class_are_said():
+    """Two equal classes that nothing predicts: whatever the rate is, no label speaks for it."""
+    given, even = np.arange(400) % 2, np.full((2, 2), 0.5)
+    posterior = np.full((400, 2), 0.5, np.float32)
+    found = audit.Audit(given, posterior, even, 0.48, (0.4, 0.5), 0.52, ("a", "b"), "by hand")
+    assert not found.weak
+    assert found.warnings[0].startswith("predictions agree with 52% of the labels, the largest class alone with 50%: ")
+    assert "so the rate is a guess" in found.warnings[0]
+    better = dataclasses.replace(found, agreement=0.6)
+    assert not any("the rate is a guess" in text for text in better.warnings)
 
 
 def test_the_files(tmp_path):

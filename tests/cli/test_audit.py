@@ -104,7 +104,7 @@ def test_predictions_of_ones_own_model_are_enough():
     lines = done.stdout.splitlines()
     assert re.fullmatch(r"mine: about \d+\.\d % of the 90 labels are wrong", lines[0])
     assert re.match(r"95 % interval \d+\.\d % to \d+\.\d %; 9 labels are flagged", lines[1])
-    assert lines[2].startswith("Predictions (out of sample) agree with 90.0 % of the labels, perfect ones would with")
+    assert lines[2].startswith("Out-of-sample predictions agree with 90.0 % of the labels. Perfect ones would agree with")
     assert re.search(r"ost often: \d labelled as \d \(3\)", lines[3])
     assert lines[4].startswith("Look first at the labels ")
     assert lines[5].startswith("out/audit.html shows those flagged and takes decisions; audit.csv")
@@ -249,7 +249,7 @@ def test_images_are_on_the_page_and_warnings_on_stderr():
     np.save("p.npy", p[order])
     done = audit("images", "--probabilities", "p.npy", "--examples", "5")
     assert done.exit_code == 0, done.output
-    assert "warning: predictions agree with 33% of the labels only, right ones would with" in done.stderr
+    assert "warning: predictions agree with only 33% of the labels, perfect ones would with" in done.stderr
     page = Path("audit/audit.html").read_text(encoding="utf-8")
     assert 1 <= len(re.findall(r"<li>\s*<img src=.data:image/webp", page)) <= 5
     assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"
@@ -412,7 +412,7 @@ def test_a_class_that_is_never_predicted_and_one_with_fewer_examples_than_folds_
     np.save("never.npy", p / p.sum(1, keepdims=True))
     done = audit("mine.npz", "--probabilities", "never.npy", "--quiet")
     assert done.exit_code == 0, done.output
-    assert "predictions agree with 63% of the labels only" in done.stderr
+    assert "predictions agree with only 63% of the labels" in done.stderr
     np.savez("few.npz", x=features()[:40], y=np.array([0, 1] * 18 + [2, 2, 2, 3]))
     done = audit("few.npz", "--epochs", "1", "--out", "few", "--quiet")
     assert done.exit_code == 0, done.output

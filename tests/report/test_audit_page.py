@@ -60,7 +60,7 @@ def test_the_verdict_says_how_noisy_how_sure_and_where_to_look(audit):
     said = audit.summary()
     assert re.fullmatch(r"About \d\d\.\d % of the 60 labels are wrong", said.headline)
     assert said.sentences[0].endswith("12 labels are flagged, more likely wrong than right.")
-    assert "Predictions (out of sample) agree with 80.0 % of the labels, perfect ones would with" in said.sentences[1]
+    assert "Out-of-sample predictions agree with 80.0 % of the labels. Perfect ones would agree with" in said.sentences[1]
     assert "cat labelled as dog (" in said.sentences[2]
     assert "Look first at the labels" in said.sentences[3]
 

@@ -26,6 +26,8 @@ MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT = 0.4, 0.85
 """Predictions are weak that agree with fewer of the labels than the first, or than the second of those that should be right.
 On digits with a few pixels left and no or 20 % noise the latter is 0.75 to 0.83 where the rate is 8 to 37 points too high, 0.93
 where it is 2; with all pixels and up to 40 % noise 0.89 or more"""
+MIN_GAIN_ON_CHANCE = 0.1
+"""Of the labels that are not of the largest class, the share that predictions must find beyond that class to tell anything"""
 MIN_LABELS_PER_CLASS = 50
 """Labels to a class below which unsure predictions fit those at hand too well: of 10 classes with 5, 10 and 20 labels each,
 none wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
@@ -208,6 +210,15 @@ class Audit:
         return self.agreement < max(MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT * (1 - self._least))
 
     @property
+    def _uninformative(self) -> bool:
+        """Whether predictions agree with hardly more of the labels than the largest class alone does."""
+        return self.agreement - self._largest_share < MIN_GAIN_ON_CHANCE * (1 - self._largest_share)
+
+    @property
+    def _largest_share(self) -> float:
+        return float(np.bincount(self.given).max() / len(self.given))
+
+    @property
     def _least(self) -> float:
         return self.rate if self.least_rate is None else self.least_rate
 
@@ -220,16 +231,20 @@ class Audit:
             said = f"there are {len(self.given)} labels of {there} classes, fewer than {MIN_LABELS_PER_CLASS} to a class"
             found.insert(0, f"{said}: unless predictions are sure, the rate is likely too high, and its interval too")
         if self.weak:
-            said = (
-                f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self._least:.0%}"
-            )
+            perfect = f"{1 - self._least:.0%}"
+            said = f"predictions agree with only {self.agreement:.0%} of the labels, perfect ones would with {perfect}"
             follows = (
-                "they are weak, and what they cannot tell counts as wrong; the rate is likely too high, unless labels are "
-                "wrong mostly where examples are hard: look at those flagged"
+                "they are weak and may take hard examples for wrong labels, so the rate is probably too high; check the "
+                "flagged labels before you act on them"
             )
             if self.rate < CLEAN_RATE:
                 follows = "they are so weak that nothing is known of any label"
             found.insert(0, f"{said}: {follows}")
+        elif self.rate_interval[0] > 0 and self._uninformative:
+            alone = f"the largest class alone with {self._largest_share:.0%}"
+            said = f"predictions agree with {self.agreement:.0%} of the labels, {alone}"
+            follows = "the inputs tell too little of the labels to distinguish wrong ones from hard examples"
+            found.insert(0, f"{said}: {follows}, so the rate is a guess")
         elif self.rate_interval[0] == 0 and self.rate >= MIN_RATE_WARNED:
             said = "the interval begins at 0: errors of the predictions would explain all that looks wrong"
             found.insert(0, f"{said}, and every label may be right; look at those flagged before you act on the rate")
@@ -349,19 +364,19 @@ def _headline(audit: Audit) -> str:
     if audit.rate < CLEAN_RATE:
         return f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
     if audit.weak:
-        perhaps = f"perhaps {percent(audit.rate)}, by predictions too weak to say more"
-        return f"At most about {percent(high)} of the {count:,} labels are wrong, {perhaps}"
+        suggested = f"weak predictions suggest {percent(audit.rate)}"
+        return f"At most about {percent(high)} of the {count:,} labels are wrong; {suggested}"
     return f"About {percent(audit.rate)} of the {count:,} labels are wrong"
 
 
 def _sentences(audit: Audit) -> list[str]:
     count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
     flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
-    where = "out of sample" if audit.out_of_sample else "in sample"
+    where = "Out-of-sample" if audit.out_of_sample else "In-sample"
     sentences = [
         f"95 % interval {percent(low)} to {percent(high)}; {flags}, more likely wrong than right.",
-        f"Predictions ({where}) agree with {percent(audit.agreement)} of the labels, perfect ones would with "
-        f"{percent(1 - audit.rate)}: the further apart, the weaker the predictions and the less sure the rate.",
+        f"{where} predictions agree with {percent(audit.agreement)} of the labels. Perfect ones would agree with "
+        f"{percent(1 - audit.rate)}; the wider this gap, the less certain the rate.",
     ]
     names = [short_name(name) for name in audit.classes]
     if pairs := audit.confusions[:MAX_NAMED]:
