@@ -5,9 +5,18 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from noiseproof.audit import noise_model
-from noiseproof.audit.hypotheses import fit_hypotheses, symmetric_rates
+from noiseproof.audit.hypotheses import FittedHypotheses, fit_hypotheses, symmetric_rates
 from noiseproof.audit.noise_model import NoiseModel, fit_noise_model
-from noiseproof.audit.stacking import Calibration, Transition, calibrate, expected_counts, fit_stack, log_views, unmix
+from noiseproof.audit.stacking import (
+    Calibration,
+    Stack,
+    Transition,
+    calibrate,
+    expected_counts,
+    fit_stack,
+    log_views,
+    unmix,
+)  # fmt: skip
 from noiseproof.learners import LEARNERS
 
 PAIR = np.array([[0.7, 0.3, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]])
@@ -311,3 +320,11 @@ def test_ten_labels_to_each_of_twenty_classes_do_not_look_more_often_wrong_than_
         found = fit_noise_model(p / p.sum(-1, keepdims=True), given, fold=np.arange(200) % 5)
         off.append(found.noise_rate - (given != true).mean())
     assert abs(np.mean(off)) < most
+
+
+def test_labels_are_ranked_by_a_hypothesis_with_wrong_ones_where_only_that_of_none_is_likely():
+    rates, stacks = np.array([[0.0, 0.0], [0.04, 0.04], [0.08, 0.08]]), [Stack(np.ones(1), np.zeros(3), Transition(3))] * 3
+    fitted = FittedHypotheses(stacks, np.ones(3, np.int64), rates, np.array([0.0, -100, -200]), np.ones(3), np.zeros(1))
+    kept, probabilities = noise_model._kept(fitted)
+    assert kept.tolist() == [0, 1]
+    assert probabilities[1] == pytest.approx(0.001, rel=0.01)

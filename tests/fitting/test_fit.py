@@ -4,6 +4,7 @@ import copy
 import gc
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -244,6 +245,21 @@ def test_rows_of_a_group_are_held_out_together_and_the_group_is_no_feature(frame
     assert (by_value.audit.fold == fold).all()
     with pytest.raises(DataError, match="no column is called 'street'"):
         noiseproof.fit(frame[0], label="churn", groups="street")
+
+
+def test_rows_with_copies_in_other_folds_are_named_unless_they_are_equal_by_chance():
+    x = np.random.default_rng(0).normal(size=(40, 3)) + np.repeat([0, 3], 20)[:, None]
+    y = np.repeat([0, 1], 20)
+
+    def notes(x, y, **options):
+        return [note for note in noiseproof.fit(x, y, learners=FEW, **options).verdict.notes if "exact copy" in note]
+
+    thrice, labels = np.repeat(x, 3, axis=0), np.repeat(y, 3)
+    (note,) = notes(thrice, labels)
+    assert re.match(r"\d+ % of the rows have an exact copy in another fold", note)
+    assert not notes(x, y)
+    assert not notes(thrice, labels, groups=np.repeat(np.arange(40), 3))
+    assert not notes((thrice > 1).astype(float), labels)
 
 
 def test_a_test_split_is_measured(frame):

@@ -42,13 +42,12 @@ MAX_NATS_BEHIND = 12.0
 """A matrix whose held-out likelihood is so far behind the likeliest one is not considered"""
 KIND_BINARY, KIND_SYMMETRIC = 0, 1
 # Weights of the hypotheses, chosen by benchmarks/zoo.py on half of its sets.
-TEMPER = 1.0  # the power of the likelihood
-BINARY_TEMPER = 0.5  # and of two classes, where it hardly distinguishes the rates
+TEMPER = 0.5  # the power of the likelihood
 EASE_POWER = 3.0
 MIN_ENTROPY = 0.25  # of the true classes, as a share of log K, that the ease is relative to; see _ease
 CLEAN_PRIOR = 0.3  # of no wrong label at all
 ASYMMETRY = 0.2  # the difference between two classes' rates that is to be expected, as a share of what is left
-MATRIX_BONUS = 10.0  # nats for each kind with a full matrix, if there are many more rows of a class than FEW_ROWS
+MATRIX_BONUS = 10.0  # nats for each kind with a full matrix, if there are twice FEW_ROWS of a class
 FEW_ROWS = 25.0  # of a class; so few do not tell a matrix from symmetric noise, and have no bonus
 NEGLIGIBLE = 1e-3
 MAX_EASY_WEIGHT = 4.0
@@ -74,17 +73,16 @@ class FittedHypotheses(NamedTuple):
 
     def probabilities(self) -> Floats:
         """How far each hypothesis is to be believed."""
-        binary = self.kind[0] == KIND_BINARY
-        logs = (BINARY_TEMPER if binary else TEMPER) * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
+        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
         clean = (self.rates == 0).all(1)
-        if binary:
+        if self.kind[0] == KIND_BINARY:
             left = np.maximum(1 - self.rates.sum(1), 0.05)
             prior = np.exp(-np.abs(self.rates[:, 0] - self.rates[:, 1]) / (ASYMMETRY * left))
             prior[~clean] *= (1 - CLEAN_PRIOR) / prior[~clean].sum()
             prior[clean] = CLEAN_PRIOR
             return _normalised(logs + np.log(prior))
         share = TEMPER * self.held_out
-        share[1:] += MATRIX_BONUS * max(0.0, 1 - FEW_ROWS / self.rows_of_class)
+        share[1:] += MATRIX_BONUS * min(1.0, max(0.0, self.rows_of_class / FEW_ROWS - 1))
         share = _normalised(share)
         found = np.zeros(len(logs))
         for number, weight in enumerate(share):

@@ -294,10 +294,12 @@ def fit_noise_model(
 
 
 def _kept(fitted: FittedHypotheses) -> tuple[NDArray[np.intp], Floats]:
-    """The hypotheses that matter, and their probabilities."""
+    """The hypotheses that matter, and their probabilities. One with wrong labels is kept, so that labels are ranked by any."""
     found = fitted.probabilities()
+    likeliest = np.where((fitted.rates > 0).any(1), found, -1.0).argmax()
+    found[likeliest] = max(found[likeliest], NEGLIGIBLE)
     kept = np.argsort(-found, kind="stable")[:MAX_HYPOTHESES]
-    kept = np.sort(kept[found[kept] > NEGLIGIBLE])
+    kept = np.sort(kept[found[kept] >= NEGLIGIBLE])
     return kept, found[kept] / found[kept].sum()
 
 

@@ -25,6 +25,8 @@ MAX_VIEW_NUMBERS = 2**28
 """Rows times classes times learners; with more of them the learners of ``QUICK`` or the first of these are used"""
 MAX_CLASSES = 4000
 MAX_RATE_ALONE = 0.49
+MAX_COPIES = 0.1
+"""The share of rows that equal one of another fold from which on a note says so"""
 IMAGES_NOTE = (
     "the images were learnt from scratch by small networks; features of a pretrained network would be better: --encoder names "
     "one, see Images in docs/how_to/fit.md"
@@ -55,6 +57,7 @@ class LearntViews(NamedTuple):
         counts = np.bincount(given, minlength=len(dataset.classes))
         notes = list(dataset.table.notes) if dataset.table is not None else []
         notes += [IMAGES_NOTE] if dataset.train.kind == "images" else []
+        notes += copies_note(dataset.train.inputs, fold) if dataset.train.in_memory else []
         if alone := [dataset.classes[k] for k in np.flatnonzero(counts == 1)]:
             said = "classes with one example cannot be held out and learnt, so nothing is known of their label"
             notes.append(f"{said}: {and_more(list(map(printable, alone)))}")
@@ -114,6 +117,23 @@ def learn_views(
     titles = [*kept, *(f"extra-{number}" for number in range(len(extra)))]
     views = [*(crossed.predictions[name] for name in kept), *extra]
     return LearntViews(crossed, kept, fit_noise_model(views, given, fold=fold, seed=seed, names=titles))
+
+
+def copies_note(inputs: NDArray[Any], fold: NDArray[np.int64]) -> list[str]:
+    """What to know if many rows have a copy in another fold: learners then predict what they have seen.
+
+    Rows of a few discrete columns are equal by chance. So there must be a column that distinguishes half of the different rows.
+    """
+    rows = inputs.reshape(len(inputs), -1)
+    keys = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    apart = np.zeros(len(first), bool)
+    apart[group[fold != fold[first][group]]] = True
+    share = float(apart[group].mean())
+    if share < MAX_COPIES or max(len(np.unique(column)) for column in rows[first].T) < len(first) / 2:
+        return []
+    follows = "the estimates are too high and the model may be worse; leave the copies out, or keep them together by groups"
+    return [f"{100 * share:.0f} % of the rows have an exact copy in another fold, which learners have seen: {follows}"]
 
 
 def checked_labels(dataset: Dataset) -> NDArray[np.int64]:
