@@ -442,6 +442,12 @@ CRAFTED = {
     "text for numbers": lambda facts: facts["features"].update(scale="nan"),
     "a verdict of another": lambda facts: facts.update(verdict={}),
     "another format": lambda facts: facts.update(noiseproof=99),
+    "a verdict without numbers": lambda facts: facts["verdict"].update(flagged=None),
+    "a recall that is a list": lambda facts: facts["verdict"]["recalls"].__setitem__(0, [1]),
+    "text for an accuracy": lambda facts: facts["leaderboard"][0].update(given_accuracy="high"),
+    "a column twice": lambda facts: facts["features"]["encoder"]["encoders"].append(
+        facts["features"]["encoder"]["encoders"][0]
+    ),
 }
 
 

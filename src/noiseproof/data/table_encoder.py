@@ -176,6 +176,9 @@ class TableEncoder:
             for k, one in enumerate(facts["encoders"]):
                 own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{k}.")}
                 encoder.encoders.append(ENCODERS[one["encoder"]].from_state(one, own))
+            for names in ([column.name for column in encoder.columns], [one.name for one in encoder.encoders]):
+                if len(set(names)) < len(names):
+                    raise ValueError("two columns have one name")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, DataError):
                 raise

@@ -392,6 +392,8 @@ def load_model(folder: Path) -> FittedModel:
             learners,
             str(facts["key"]),
         )
+        for shown in (model.verdict, model.leaderboard, model.audit):
+            str(shown)  # what cannot be shown is an error here, not later
     except DataError as error:
         raise error if str(path.parent) in str(error) else DataError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
