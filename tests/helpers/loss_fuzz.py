@@ -234,6 +234,10 @@ def one(number, compiled=False):
             more = {key: torch.tensor([each[key] for each in kept]) for key in kept[0]}
             call = lambda z, call=call: (torch.manual_seed(2), call(z))[1]  # noqa: E731
         exact = z.double()
+        if name == "jnpl":  # what is at the threshold of 1 / K is kept or not by a rounding
+            others = torch.softmax(exact, 1).scatter(1, target[:, None], 0.0).amax(1)
+            if ((others * classes - 1).abs() < 1e-6).any():
+                continue
         formula = lambda z, target=target, more=more: expected(name, parameters, loss, z, target, more)  # noqa: E731
         truth = with_gradient(formula, exact, up, exactly)
         if not all(bool((part.abs() < torch.finfo(dtype).max).all()) for part in truth):

@@ -60,6 +60,12 @@ def huber(r, tau):
     return torch.where(p > 1 / tau, r.at(r.nll), -tau * p + math.log(tau) + 1)
 
 
+def fisher_rao(r):
+    """The arcsine of the root of 1 - p, as an arctangent, whose slope is finite where p is next to 0 or 1."""
+    others = r.total(r.p * (1 - r.e)).clamp_min(1e-300)
+    return torch.atan2(others.sqrt(), r.at(r.p).clamp_min(1e-300).sqrt()) ** 2
+
+
 def epsilon_softmax(r, m):
     top = (r.z == r.z.amax(1, keepdim=True)).double()
     return r.at((r.p + m * top) / (1 + m))
@@ -113,7 +119,7 @@ SINGLE = {
     "ogc": huber,
     "js": js,
     "gjs": js,
-    "fisher-rao": lambda r: torch.asin(torch.sqrt((1 - r.at(r.p)).clamp_min(1e-300))) ** 2,
+    "fisher-rao": fisher_rao,
     "dft": lambda r: r.at(r.p).detach() * r.at(r.nll),
     "nce": lambda r: r.at(r.nll) / r.total(r.nll),
     "nfl": lambda r, gamma, detach_focal: (
