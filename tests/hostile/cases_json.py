@@ -195,6 +195,7 @@ MANIFESTS: dict[str, tuple[dict[str, object], str]] = {
     "parameters-of-text": ({"parameters": "none"}, "'parameters' must be an object, got str"),
     "file-of-nothing": ({"labels_file": ""}, "'labels_file' must be the name of a file, got ''"),
     "file-of-a-folder": ({"labels_file": ".."}, "'labels_file' must be the name of a file, got '..'"),
+    "file-that-is-not-there": ({"labels_file": "1e999labels.npy"}, "its labels are in 1e999labels.npy, which is not there"),
     "file-with-a-zero-byte": (
         {"labels_file": "labels\0.npy"},
         r"'labels_file' must be the name of a file, got 'labels\\\\x00.npy'",

@@ -188,6 +188,8 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray
     path = path / MANIFEST if path.is_dir() else path
     facts = _read_manifest(path)
     labels_path = path.parent / Path(facts["labels_file"]).name
+    if not labels_path.exists():
+        raise ReadError(path, f"its labels are in {excerpt(labels_path.name)}, which is not there")
     labels = load_labels(labels_path)
     _expect(path, f"number of labels in {labels_path.name}", facts["examples"], len(labels))
     _expect(path, f"hash of the labels in {labels_path.name}", facts["labels_hash"], label_hash(labels))
