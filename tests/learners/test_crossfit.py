@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError
-from noiseproof.io import arrays as array_files
+from noiseproof.io import files as io_files
 from noiseproof.io.arrays import read_tensors
 from noiseproof.io.files import BusyError, locked
 from noiseproof.learners import crossfit as module
@@ -183,7 +183,7 @@ def test_progress_counts_the_tasks(data, tmp_path):
 
 def test_a_full_disk_loses_nothing(data, tmp_path, monkeypatch):
     whole = run(data, tmp_path / "whole")
-    write, left = array_files.write_whole, [3]
+    write, left = io_files.write_whole, [3]
 
     def full(path, content):
         left[0] -= 1
@@ -191,7 +191,7 @@ def test_a_full_disk_loses_nothing(data, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         write(path, content)
 
-    monkeypatch.setattr(array_files, "write_whole", full)
+    monkeypatch.setattr(io_files, "write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         run(data, tmp_path / "other")
     monkeypatch.undo()

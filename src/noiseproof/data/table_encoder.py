@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from noiseproof.data.columns import IMAGES_LEFT_OUT, Column, Frame, Kind, as_numbers, infer_columns, is_image_column, listed
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import ENCODERS, Encoder, PretrainedColumn
-from noiseproof.io.arrays import read_tensors, write_tensors
-from noiseproof.io.files import DataError
+from noiseproof.io.arrays import read_tensors
+from noiseproof.io.files import DataError, write_tensors
 from noiseproof.io.limits import check_memory
 from noiseproof.io.text import and_more, excerpt, parse_json, printable
 

@@ -6,7 +6,6 @@ Nothing in a file is executed, and none decides how much memory is taken: what a
 from __future__ import annotations
 
 import ast
-import hashlib
 import math
 import os
 import re
@@ -14,7 +13,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.io import limits
-from noiseproof.io.files import ReadError, open_regular, write_whole
+from noiseproof.io.files import ReadError, open_regular
 from noiseproof.io.text import LINE_TEXT, excerpt, whole_text
 
 CHUNK_BYTES = 2**20
@@ -245,15 +244,6 @@ def read_table(path: str | Path) -> NDArray[Any]:
         return np.loadtxt(lines(), delimiter=",", ndmin=2)
     except ValueError as error:
         raise ReadError(path, f"not a table of numbers: {excerpt(error, 200)}") from error
-
-
-def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
-    """Write arrays as a safetensors file, whole or not at all; returns its SHA-256."""
-    from safetensors.numpy import save
-
-    content = save({name: np.asarray(array, order="C") for name, array in arrays.items()}, dict(metadata))
-    write_whole(path, lambda place: place.write_bytes(content))
-    return hashlib.sha256(content).hexdigest()
 
 
 def read_tensors(path: Path, names: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, Any], dict[str, str]] | None:

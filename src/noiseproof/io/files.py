@@ -298,3 +298,13 @@ def save_arrays(place: Path, arrays: Mapping[str, ArrayLike], *, compressed: boo
 
     with place.open("wb") as file:
         (np.savez_compressed if compressed else np.savez)(file, allow_pickle=False, **arrays)
+
+
+def write_tensors(path: Path, arrays: Mapping[str, ArrayLike], metadata: Mapping[str, str]) -> str:
+    """Write arrays as a safetensors file, whole or not at all; returns its SHA-256."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    content = save({name: np.asarray(array, order="C") for name, array in arrays.items()}, dict(metadata))
+    write_whole(path, lambda place: place.write_bytes(content))
+    return hashlib.sha256(content).hexdigest()

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.io.arrays import read_tensors, write_tensors
-from noiseproof.io.files import DataError, claimed
+from noiseproof.io.arrays import read_tensors
+from noiseproof.io.files import DataError, claimed, write_tensors
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import SPECS
