@@ -9,6 +9,7 @@ from audit_record import audit_answer
 from choosing import a_answer, selection_answer
 from decay_control import decay_answer
 from early_record import early_answer
+from frozen_record import frozen_answer
 from kernel_record import kernels_answer
 from options_record import options_answer
 from paper_record import paper_answer
@@ -20,6 +21,7 @@ __all__ = ["answers"]
 
 QUESTIONS: dict[tuple[str, str], Callable[[], str]] = {
     ("Is a robust loss worth it where early stopping is free?", "early_stopping.md"): early_answer,
+    ("Is a robust loss worth it on frozen features?", "frozen_features.md"): frozen_answer,
     ("Is it the loss, or the L1 regularisation that comes with it?", "loss_or_decay.md"): decay_answer,
     ("Do the paper's numbers hold?", "paper.md"): paper_answer,
     ("Is `fit` more accurate than what I do now?", "fit.md"): fit_answer,

@@ -1,9 +1,10 @@
-"""docs/benchmarks/frozen_features.md and its plots, from records/frozen_features.jsonl: the paper's losses on frozen features."""
+"""docs/benchmarks/frozen_features.md and its plots: the losses of the paper on frozen features."""
 
 from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +13,6 @@ from typing import NamedTuple
 import figures
 from figures import Mark
 from results import FIGURES, ROOT, folded, read_lines, table
-from zoo_record import extent
 
 sys.path.append(str(ROOT / "benchmarks"))
 
@@ -45,11 +45,13 @@ CLASSIC, PROPOSED = "ce", "jal-ce"
 SHOWN = {
     "linear:ce": ("linear head, cross entropy", 5),
     "linear:jal-ce": ("linear head, JAL-CE", 0),
-    "mlp:jal-ce": ("MLP, JAL-CE", 3),
+    "linear:anl-ce": ("linear head, ANL-CE", 3),
     "logistic-cv": ("tuned logistic regression", 2),
     "fit": ("fit", 1),
 }
 """Of the plot by noise: their names and colours"""
+FEW = 5
+"""Settings, below which a gain has no interval"""
 Setting = tuple[str, str]
 """A data set and a noise"""
 
@@ -64,7 +66,8 @@ class Gain(NamedTuple):
     pairs: int
 
     def text(self) -> str:
-        return f"{self.mean:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
+        few = self.settings < FEW
+        return f"{self.mean:+.1f} ({self.settings})" if few else f"{self.mean:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
 
 
 @functools.cache
@@ -94,7 +97,8 @@ def mean_of(method: str, setting: Setting) -> float | None:
 
 
 def gain(ours: str, theirs: str, chosen: Sequence[Setting] | None = None) -> Gain | None:
-    """Over the runs that both methods have, noisy ones unless settings are chosen; the interval is a bootstrap over settings."""
+    """Over the runs that both methods have, noisy ones unless settings are chosen; the interval is a "
+    "bootstrap over settings."""
     mine, other = (accuracies().get(method, {}) for method in (ours, theirs))
     wanted = settings(clean=False) if chosen is None else chosen
     pairs = {cell: mine[cell] - other[cell] for cell in mine if cell in other and cell[:2] in wanted}
@@ -107,9 +111,10 @@ def gain(ours: str, theirs: str, chosen: Sequence[Setting] | None = None) -> Gai
 
 
 def best_loss(network: str) -> str:
-    """That with the greatest mean gain over cross entropy."""
-    found = {loss: one.mean for loss in losses() if (one := gain(f"{network}:{loss}", f"{network}:{CLASSIC}")) is not None}
-    return max(found, key=lambda loss: found[loss])
+    """That with the greatest mean gain over cross entropy, of those with results in every noisy setting."""
+    found = {loss: gain(f"{network}:{loss}", f"{network}:{CLASSIC}") for loss in losses()}
+    every = {loss: one.mean for loss, one in found.items() if one is not None and one.settings == len(settings(clean=False))}
+    return max(every, key=lambda loss: every[loss])
 
 
 def title(loss: str) -> str:
@@ -121,31 +126,38 @@ def frozen_answer() -> str:
     linear, mlp = (gain(f"{network}:{PROPOSED}", f"{network}:{CLASSIC}") for network in NETWORKS)
     if linear is None or mlp is None:
         return ""
+    best = best_loss("linear")
     said = [
-        f"**On frozen features JAL-CE gains {linear.text()} points over cross entropy with a linear head, and {mlp.text()} with an "
-        f"MLP** ({linear.settings} noisy settings of CIFAR-10 and CIFAR-100).",
-        *(_beside(method) for method in ("logistic-cv", "ce-early", "fit")),
-        _in_hindsight(),
+        f"**On frozen features, JAL-CE gains {linear.text()} points over cross entropy with a linear head, and {mlp.text()} "
+        f"points with an MLP** ({linear.settings} noisy settings of CIFAR-10 and CIFAR-100, {_seeds()}).",
+        *(_beside(PROPOSED, method) for method in ("logistic-cv", "ce-early", "fit")),
+        f"The best loss with a linear head in hindsight is {title(best)}.",
+        *(_beside(best, method) for method in ("logistic-cv", "fit")),
     ]
     return " ".join(one for one in said if one)
 
 
-def _beside(method: str) -> str:
-    """JAL-CE with a linear head against another method."""
-    found = gain(f"linear:{PROPOSED}", method)
+def _beside(loss: str, method: str) -> str:
+    """A loss with a linear head against another method, under noise and on clean labels."""
+    found = gain(f"linear:{loss}", method)
     if found is None:
         return ""
     name = {"fit": "`fit`", "ce-early": "an MLP with early stopping"}.get(method, OTHERS[method])
-    verb = "is ahead of" if found.low > 0 else "is behind" if found.high < 0 else "is not distinguishable from"
-    plain = gain(f"linear:{PROPOSED}", method, settings(clean=True))
+    if found.settings < FEW:
+        return f"In {found.settings} settings it differs from {name} by {found.mean:+.1f} points."
+    verb = (
+        "is better than" if found.low > 0 else "is worse than" if found.high < 0 else "is statistically indistinguishable from"
+    )
+    plain = gain(f"linear:{loss}", method, settings(clean=True))
     also = "" if plain is None else f", and {plain.mean:+.1f} on clean labels"
-    return f"The linear head with JAL-CE {verb} {name}: {found.text()} points{also}."
+    few = "" if found.settings == len(settings(clean=False)) else f" in {found.settings} settings"
+    return f"A linear head with {title(loss)} {verb} {name}: {found.text()} points{few}{also}."
 
 
-def _in_hindsight() -> str:
-    names = {network: best_loss(network) for network in NETWORKS}
-    parts = [f"{title(loss)} with {'an' if network == 'mlp' else 'a'} {NETWORKS[network]}" for network, loss in names.items()]
-    return f"The best losses in hindsight are {' and '.join(parts)}."
+def _seeds() -> str:
+    """That JAL-CE was run with."""
+    found = sorted({cell[2] for cell in accuracies()[f"linear:{PROPOSED}"]})
+    return f"seed{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
 
 
 def frozen_tables() -> str:
@@ -163,7 +175,19 @@ def frozen_tables() -> str:
         columns = [noise for one, noise in settings() if one == name]
         rows = [[name_of(method), *(_cell(mean_of(method, (name, noise))) for noise in columns)] for method in methods()]
         parts.append(folded(f"Accuracy on {SETS[name]} in %", table(["method", *(NOISES[noise] for noise in columns)], rows)))
-    return "\n\n".join([*parts, extent(read_lines(RECORD))])
+    return "\n\n".join([*parts, _where()])
+
+
+def _where() -> str:
+    """How much was measured, and on which machines."""
+    lines = [line for line in read_lines(RECORD) if "error" not in line]
+    facts = [line["environment"] for line in lines]
+    made = Counter(f"{one['machine']}, torch {one['torch']}, commit {one['commit']}, {one['date']}" for one in facts)
+    rows = ", ".join(f"{count:,}" for count in sorted({line["train"] for line in lines}))
+    seeds = Counter(line["seed"] for line in lines)
+    by_seed = ", ".join(f"{count} with seed {seed}" for seed, count in sorted(seeds.items()))
+    machines = "; ".join(f"{count} on {name}" for name, count in made.items())
+    return f"{len(lines)} trainings on {rows} rows: {by_seed}. {machines}."
 
 
 def methods() -> list[str]:
@@ -214,7 +238,7 @@ def by_loss() -> str:
         if (value := _mean(method)) is not None:
             found[name] = [Mark(value, 2, f"{name}: {value:.1f} %")]
     rows = sorted(found.items(), key=lambda item: -max(mark.value for mark in item[1]))
-    across = f"accuracy on clean test rows, %; mean of {len(settings(clean=False))} noisy settings"
+    across = f"accuracy on clean test rows, %; {len(settings(clean=False))} noisy settings"
     return figures.rows_of_marks("Mean accuracy by loss and network", rows, kinds, across=across)
 
 

@@ -15,6 +15,7 @@ import audit_record
 import choosing
 import decay_control
 import early_record
+import frozen_record
 import kernel_record
 import next_record
 import options_record
@@ -148,6 +149,8 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
         "table": early_record.early_table,
         "limits": zoo_record.early_stopping_limits,
     },
+    PAGES / "frozen_features.md": {"answer": frozen_record.frozen_answer, "tables": frozen_record.frozen_tables},
+    PAGES / "frozen_features.md": {"answer": frozen_record.frozen_answer, "tables": frozen_record.frozen_tables},
     PAGES / "fit.md": {"answer": zoo_record.fit_answer, "tables": zoo_record.fit_tables},
     PAGES / "loss_or_decay.md": {"answer": decay_control.decay_answer, "control": decay_control.control},
     PAGES / "options.md": {"answer": options_record.options_answer, "tables": options_record.options_tables},
@@ -176,6 +179,7 @@ WRITTEN: dict[Path, Callable[[], str]] = {
     **readme_fits.BADGES,
     **zoo_record.CHARTS,
     **early_record.CHARTS,
+    **frozen_record.CHARTS,
     **decay_control.CHARTS,
     **paper_record.CHARTS,
     **audit_record.CHARTS,

@@ -463,3 +463,27 @@ def test_every_loss_of_the_paper_is_a_method_with_and_without_hidden_layers(zoo)
     problem = zoo.Problem(x, y, y, x, y, 10, 0)
     for name in ("mlp:ce", "linear:ce"):
         assert (zoo.answered(name, problem).p.argmax(1) == y).mean() > 0.9
+
+
+def test_features_of_images_become_a_set_with_given_labels(zoo, tmp_path, monkeypatch):
+    """By a network in place of the pretrained one: columns are uncorrelated, of mean variance 1, and distances are kept."""
+    import frozen_features
+
+    random = np.random.default_rng(0)
+    images, y = random.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8), np.arange(30) % 3
+    np.savez(tmp_path / "images.npz", x=images[:20], y=y[:20], x_test=images[20:], y_test=y[20:])
+    np.savez(tmp_path / "people.npz", worst=(y[:20] + 1) % 3)
+    network = type("Network", (), {"extract_features": staticmethod(lambda x: x)})
+    monkeypatch.setattr(frozen_features, "pretrained", lambda: network)
+    out = tmp_path / "sets" / "images.npz"
+    labels = f"{tmp_path / 'people.npz'}#worst:worst"
+    frozen_features.main([str(tmp_path / "images.npz"), "--out", str(out), "--labels", labels])
+    with np.load(out) as found:
+        x = found["x"].astype(np.float64)
+    covariance = np.cov(x, rowvar=False, bias=True)
+    assert np.trace(covariance) / 3 == pytest.approx(1, rel=1e-4)
+    assert np.abs(covariance - np.diag(np.diag(covariance))).max() < 1e-4
+    means = frozen_features.features(network, images[:20])
+    apart, then = (np.linalg.norm(a[:, None] - a[None], axis=2)[np.triu_indices(20, 1)] for a in (x, means))
+    assert np.ptp(apart / then) / (apart / then).mean() < 1e-3
+    assert ("images", "given:worst") in zoo.cells_of(out.parent)
