@@ -3,16 +3,19 @@
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import noiseproof
+from noiseproof.io.processes import Cluster
 
 FIT = """
 import sys
@@ -74,6 +77,25 @@ def test_a_cluster_whose_worker_is_killed_fits_the_same_model(tmp_path):
     assert [line.accuracy for line in here.leaderboard] == [line.accuracy for line in there.leaderboard]
     one, other = (sorted(path.name for path in (tmp_path / place).glob("*/*.safetensors")) for place in ("here", "cluster"))
     assert one == other
+
+
+def test_an_address_without_a_cluster_is_named_at_once(monkeypatch):
+    """Ray waits for minutes, or raises a RuntimeError."""
+    calls = []
+
+    def init(**options):
+        calls.append(options["address"])
+        raise RuntimeError("Module: nonsense does not exist.\nThis module was parsed")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=init))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        free = f"127.0.0.1:{closed.getsockname()[1]}"
+    for address in (free, f"ray://{free}", "127.0.0.1:99999", "nonsense://x"):
+        with pytest.raises(ConnectionError, match=f"no Ray cluster at '{address}': ") as found:
+            Cluster(address)
+        assert "\n" not in str(found.value)
+    assert calls == ["nonsense://x"]
 
 
 def test_without_ray_and_for_unknown_engines_a_sentence(monkeypatch):

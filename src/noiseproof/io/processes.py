@@ -6,13 +6,17 @@ import contextlib
 import importlib
 import os
 import pickle
+import re
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
+
+from noiseproof.io.text import excerpt
 
 PARENT_SECONDS = 0.25
 """Between two looks of a process at whether its parent is still there, where the system does not end it"""
@@ -105,6 +109,13 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+def _check_answers(address: str | None) -> None:
+    """An OSError if nothing listens at HOST:PORT, where Ray would wait for minutes and log what it tries."""
+    if found := re.fullmatch(r"(?:ray://)?([^/:]+):(\d{1,5})", address or ""):
+        socket.create_connection((found[1], int(found[2])), ANSWER_SECONDS).close()
+
+
+ANSWER_SECONDS = 10.0
 RETRIES = 5
 """Times that a task is started again after its worker was lost"""
 MEMORY = 2**27
@@ -138,7 +149,13 @@ class Cluster:
         if self.started:
             before = signal.getsignal(signal.SIGTERM)
             local: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": max(memory, MEMORY)}
-            ray.init(address=address, log_to_driver=False, logging_level="error", **local)
+            try:
+                _check_answers(address)
+                ray.init(address=address, log_to_driver=False, logging_level="error", **local)
+            except (RuntimeError, ValueError, AssertionError, OverflowError, OSError) as error:
+                if address is None:
+                    raise
+                raise ConnectionError(f"no Ray cluster at {excerpt(address)!r}: {excerpt(error, 200)}") from error
             signal.signal(signal.SIGTERM, before)  # Ray's own would not stop the tasks
 
     def resource(self, name: str) -> int:

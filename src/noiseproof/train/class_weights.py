@@ -23,7 +23,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from noiseproof.io.text import and_more, did_you_mean
+from noiseproof.io.text import and_more, did_you_mean, excerpt
 from noiseproof.losses import RobustLoss, create_loss
 
 __all__ = ["ClassWeight", "check_class_weight", "choose_class_weight", "class_weights", "training_loss"]
@@ -55,7 +55,7 @@ def check_class_weight(value: Any) -> ClassWeight:
     if value is None or (isinstance(value, str) and value in CHOICES):
         return value
     if not isinstance(value, Mapping):
-        raise ValueError(f"class_weight must be none, {', '.join(CHOICES)} or weights by class, got {value!r}")
+        raise ValueError(f"class_weight must be none, {', '.join(CHOICES)} or weights by class, got {excerpt(repr(value))}")
     for name, weight in value.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"the class_weight of {name!r} must be a finite number and not negative, got {weight!r}")
