@@ -171,7 +171,7 @@ def epochs_sentence() -> str:
         f"JAL-CE's last epoch reaches {fmean(run.last for run in proposed):.1f} %. It is ahead of that best epoch in "
         f"{sum(row.lead > 0 for row in noisy)} of {len(noisy)} noise settings\n"
         f"([by noise](docs/benchmarks/early_stopping.md), [records](records/reproduction.jsonl); {len(classic)} seeds here, "
-        f"{' or '.join(map(str, counts))} elsewhere)."
+        f"{counts[0]} to {counts[-1]} elsewhere)."
     )
 
 
