@@ -59,7 +59,7 @@ LABELS: dict[str, tuple[str | bytes, str]] = {
     "largest": ("[0, 1e308]", r"labels must be below 2\*\*63, got 1e\+308"),
     "object-of-none": ("{}", "choose one: but it has none"),
     "object-of-several": ('{"a": [0], "b": [1]}', "choose one: a, b"),
-    "object-of-many": (json.dumps({f"set {k}": [0] for k in range(30_000)}), r"choose one: set 0, set 1, .*, \.\.\.$"),
+    "object-of-many": (json.dumps({f"set {k}": [0] for k in range(30_000)}), r"choose one: set 0, set 1, .* and 29980 more$"),
     "object-of-objects": ('{"a": {"b": [0]}}', "it should hold numbers"),
 }
 MATRICES: dict[str, tuple[str | bytes, str]] = {
