@@ -102,9 +102,9 @@ def test_those_that_need_nothing(tmp_path, monkeypatch):
         "masks": torch.randint(4, (2, 5, 6)),
         "labels": torch.randint(4, (2, 5, 6)),
     }
-    blocks = SECTIONS["Where the loss itself will do"]
+    blocks = SECTIONS["timm, segmentation-models-pytorch, sentence-transformers, MONAI"]
     for block in blocks:
         names["labels"] = torch.randint(4, (2, 1, 5, 6)).float() if "squeeze" in block else torch.randint(4, (2, 5, 6))
-        monkeypatch.setitem(SECTIONS, "Where the loss itself will do", [block])
-        names = run("Where the loss itself will do", tmp_path, monkeypatch, names)
+        monkeypatch.setitem(SECTIONS, "timm, segmentation-models-pytorch, sentence-transformers, MONAI", [block])
+        names = run("timm, segmentation-models-pytorch, sentence-transformers, MONAI", tmp_path, monkeypatch, names)
         assert isinstance(names["loss"], nn.Module) or names["loss"].isfinite()

@@ -62,7 +62,7 @@ def test_without_the_paper_its_names_are_unknown(without_paper):
     assert without_paper("-c", code).returncode == 0  # the default for image files is the product's
     code = "from noiseproof.models import create_model\ncreate_model('cnn8', 10)"
     assert "unknown model 'cnn8'; did you mean 'cnn5'?" in without_paper("-c", code).stderr
-    code = "from noiseproof.noise import load_labels\nload_labels('human.pt')"
+    code = "from noiseproof.noise import load_labels\nopen('human.pt', 'wb').close()\nload_labels('human.pt')"
     assert "labels are read from .npy, .npz, .json, .csv, got '.pt'" in without_paper("-c", code).stderr
     code = "from noiseproof.models import MLP, load_weights\nload_weights(MLP(2, 2), 'weights.pt')"
     assert "weights must be a .safetensors file, got weights.pt" in without_paper("-c", code).stderr

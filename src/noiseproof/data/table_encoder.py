@@ -178,7 +178,7 @@ class TableEncoder:
                 encoder.encoders.append(ENCODERS[one["encoder"]].from_state(one, own))
             for names in ([column.name for column in encoder.columns], [one.name for one in encoder.encoders]):
                 if len(set(names)) < len(names):
-                    raise ValueError("two columns have one name")
+                    raise DataError("the encoding of the columns is damaged: two columns have one name")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, DataError):
                 raise

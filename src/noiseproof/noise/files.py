@@ -174,6 +174,7 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray
         The manifest, and as ``made_anew`` whether the noise was made again and gave these labels.
 
     Raises:
+        ReadError: If the file of the labels is not there.
         ValueError: With the first thing that is not as the manifest states.
 
     >>> import tempfile

@@ -330,6 +330,7 @@ def from_file(path: str | Path) -> LabelNoise:
         The noise.
 
     Raises:
+        FileNotFoundError: If there is no such file or folder.
         ValueError: If the file contains no transition matrix.
 
     >>> import tempfile
