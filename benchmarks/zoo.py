@@ -122,7 +122,7 @@ def line(folder: Path, key: Key) -> dict[str, Any]:
     start, cpu = time.perf_counter(), cpu_seconds()
     try:
         answer = answered(key.method, problem)
-    except Exception as error:
+    except Exception as error:  # a method that fails on a cell is a line of the record, and the others go on
         traceback.print_exc()
         return {**facts, "error": f"{type(error).__name__}: {error}"[:300]}
     took = {"seconds": round(time.perf_counter() - start, 2), "cpu_seconds": round(cpu_seconds() - cpu, 2)}

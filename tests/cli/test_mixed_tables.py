@@ -246,3 +246,7 @@ def test_a_file_to_test_on_and_a_column_that_says_it_are_read_by_the_verbs(tmp_p
     assert record["task"]["sources"].keys() == {"train.csv", "test.csv"}
     with pytest.raises(ValueError, match="no table, and label is for tables"):
         open_dataset("digits", label="churn")
+    with pytest.raises(FileNotFoundError, match=r"^train\.csb: no such file or folder$"):
+        open_dataset("train.csb", label="churn")
+    with pytest.raises(FileNotFoundError, match=r"^nothere\.csv: no such file or folder$"):
+        open_dataset("nothere.csv", label="churn")

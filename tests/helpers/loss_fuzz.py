@@ -246,7 +246,7 @@ def one(number, compiled=False):
         parts = max(part_sizes(name, parameters, classes, exact, target, more), default=0.0)
         try:
             fault = check(with_gradient(call, z, up, learned), truth, dtype, parts)
-        except Exception as error:
+        except Exception as error:  # of any kind, it is what the fuzzer looks for
             fault = f"{type(error).__name__}: {str(error)[:300]}"
         if not fault:
             continue

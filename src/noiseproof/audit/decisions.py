@@ -105,8 +105,6 @@ def apply_decisions(dataset: Dataset, place: str, path: Path, folder: Path) -> t
     found = read_decisions(path, dataset.train.labels, dataset.classes)
     if not found.kept.any():
         raise ReadError(path, "every example is dropped, and no data are left")
-    from noiseproof.audit.decisions import write_cleaned  # which an audit of probabilities does without
-
     folder.mkdir(parents=True, exist_ok=True)
     return found, write_cleaned(dataset, place, found.labels, found.kept, folder)
 

@@ -158,13 +158,13 @@ def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
 def _open_place(
     name_or_path: str | os.PathLike[str], root: str | Path | None, check: bool, reading: Mapping[str, Any]
 ) -> Dataset:
-    if given := next((name for name, value in reading.items() if value and name != "encoder"), None):
-        raise ValueError(f"{name_or_path}: no table, and {given.replace('_', '-')} is for tables of columns")
-    name = str(name_or_path)
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
     known = find_name(name)
+    given = next((option for option, value in reading.items() if value and option != "encoder"), None)
+    if given is not None and (known is not None or path.exists()):
+        raise ValueError(f"{name}: no table, and {given.replace('_', '-')} is for tables of columns")
     if known is not None and known.read is not None:
         return known.read(find_dataset(name, root), check)
-    path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _open_folder(path, check)
     suffix = path.suffix.lower()

@@ -25,6 +25,10 @@ MODEL_DESCRIPTION = "the learners as the noise model combines them"
 MIN_SIGNAL = 0.1
 MIN_EXPECTED = 5
 """Rows of a class, by the posterior, that its recall is estimated from"""
+MAX_CLASSES_NAMED, MAX_ROWS_NAMED = 3, 5
+SUFFERS = 0.1
+"""By how much less than the mean the recall of a class is for the verdict to name it"""
+UNSEEN = "Errors that the features predict are not counted."
 
 
 def leaderboard(
@@ -102,12 +106,6 @@ def gain_interval(
     reached = np.cumsum(noise.probabilities[order])
     low, high = each[order][np.minimum(np.searchsorted(reached, (0.025, 0.975)), len(each) - 1)]
     return float(low - margin), float(high + margin)
-
-
-MAX_CLASSES_NAMED, MAX_ROWS_NAMED = 3, 5
-SUFFERS = 0.1
-"""By how much less than the mean the recall of a class is for the verdict to name it"""
-UNSEEN = "Errors that the features predict are not counted."
 
 
 @dataclass(frozen=True)
