@@ -40,7 +40,7 @@ def imbalance_answer() -> str:
     kept = sum(one["rare_accuracy"] > 0 for one in started)
     return (
         "**Under class imbalance robust losses without class weights may never predict the minority class.** "
-        f"{_defaults_answer()}\n\nWithout class weights and without a warm start, these losses never predict "
+        f"{defaults_answer()}\n\nWithout class weights and without a warm start, these losses never predict "
         "the minority class:"
         f"\n\n{chr(10).join(f'- {one}' for one in said)}\n\n"
         f"After ten epochs of cross entropy as a warm start, GCE and JAL-CE predict it in {kept} of {len(started)} runs."
@@ -91,19 +91,23 @@ def _beside_cross_entropy() -> list[Beside]:
     return found
 
 
-def _defaults_answer() -> str:
+def defaults_answer() -> str:
     found = [each for each in _beside_cross_entropy() if each[0]["ratio"] < 1]
     losses = {one["loss"] for one, _, _ in found}
     lost = [one["loss"] for one, _, classes in found if classes]
     most = ", ".join(f"{loss.upper()} {count}" for loss, count in Counter(lost).most_common(MOST_NAMED))
-    noisy = [difference for one, difference, _ in found if one["noise"] != "none"]
-    clean = [difference for one, difference, _ in found if one["noise"] == "none"]
-    named = f" ({most})" if most else ""
+    noisy, clean = ([each for each in found if (each[0]["noise"] != "none") == is_noisy] for is_noisy in (True, False))
+    gains = [fmean(difference for _, difference, _ in each) for each in (clean, noisy)]
+    of_each = _parts(noisy, "data", "noise", "ratio", "loss").items()
+    least, worst = min(means := [(fmean(each[1] for each in runs), key[-1].upper()) for key, runs in of_each])
+    above = f"{sum(mean > 0 for mean, _ in means)} of {len(means)} cases"
     return (
         f"The defaults of `noiseproof train` contain class weights and a warm start. With them, {len(losses)} losses were "
-        f"compared with cross entropy in {len(found)} runs. In {len(lost)} of these runs the loss never predicts a class that "
-        f"cross entropy predicts{named}. On average the balanced accuracy is {fmean(clean):+.1f} points above that of cross "
-        f"entropy without noise, and {fmean(noisy):+.1f} points with noise."
+        f"compared with cross entropy in {len(found)} runs. In {len(lost) or 'none'} of these runs the loss never predicts a "
+        f"class that cross entropy predicts{f' ({most})' if most else ''}. Compared with cross entropy, the balanced accuracy "
+        f"changes by {gains[0]:+.1f} points without noise and by {gains[1]:+.1f} points with noise. "
+        "Each loss was measured in several settings of imbalance and noise. With noise, its mean is above that of cross "
+        f"entropy in {above}. The lowest is {worst} with {least:+.1f} points."
     )
 
 
@@ -122,16 +126,24 @@ def imbalance_defaults() -> str:
             str(sum(bool(classes) for _, _, classes in mine)),
         ])  # fmt: skip
     head = ["", "imbalance", "runs", "mean", "losses ahead", f"more than {BELOW:g} behind", "worst", "runs that lose a class"]
-    lines = [one for one, _, _ in found]
-    seeds = [one["seed"] for one in lines]
     about = (
         "The tables contain the balanced accuracy minus that of cross entropy on the same seeds, in points. A class is lost if "
-        "cross entropy predicts some of it right and the loss none. "
-        f"Seeds {min(seeds)} to {max(seeds)}, not all for every loss. "
-        f"`benchmarks/rare_classes.py --study catalogue`; {where_measured(lines)}"
+        f"cross entropy predicts some of it right and the loss none. {_seeds([one for one, _, _ in found])} "
+        f"`benchmarks/rare_classes.py --study catalogue`; {where_measured(read_lines(DEFAULTS_RECORD))}"
     )
     parts = [folded("By loss", _by_loss(uneven)), folded("The same without class imbalance", _by_loss(even))]
     return "\n\n".join([table(head, rows), *parts, about])
+
+
+def _seeds(lines: list[Line]) -> str:
+    """Which seeds there are, and how many losses in how many settings have all of them."""
+    of_each: dict[tuple[Any, ...], set[int]] = {}
+    for one in lines:
+        of_each.setdefault(tuple(one[name] for name in ("data", "ratio", "noise", "loss")), set()).add(one["seed"])
+    every = sorted(set().union(*of_each.values()))
+    whole = sum(len(seeds) == len(every) for seeds in of_each.values())
+    some = "" if whole == len(of_each) else f", all of them in {whole} of {len(of_each)} combinations of a loss and a setting"
+    return f"Seeds {every[0]} to {every[-1]}{some}."
 
 
 def _by_loss(found: list[Beside]) -> str:
@@ -145,9 +157,10 @@ def _by_loss(found: list[Beside]) -> str:
 
 
 def _parts(found: list[Beside], *names: str) -> dict[tuple[Any, ...], list[Beside]]:
-    """Those with the same values of these keys."""
+    """Those with the same values of these keys: two classes first, and by noise and imbalance."""
     parts: dict[tuple[Any, ...], list[Beside]] = {}
-    for each in sorted(found, key=lambda each: each[0]["data"], reverse=True):
+    in_order = sorted(found, key=lambda each: (each[0]["noise"], -each[0]["ratio"]))
+    for each in sorted(in_order, key=lambda each: each[0]["data"], reverse=True):
         parts.setdefault(tuple(each[0][name] for name in names), []).append(each)
     return parts
 

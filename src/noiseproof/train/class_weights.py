@@ -36,7 +36,7 @@ WITHOUT_COLLAPSE = ("ce", "fl")
 """Losses that predict a minority class without weights: docs/benchmarks/class_imbalance.md contains the measurements"""
 WARM_SHARE = 0.3
 """Of the epochs, how many minimise cross entropy first where classes are weighted"""
-MEMORISING = ("ece", "efl", "ce+lc")
+MEMORISING = ("fl", "ece", "efl", "ce+lc")
 """Losses that memorise wrong labels faster than cross entropy"""
 WARM_SHARES = {  # the first learn little from a label that is not predicted yet, and the next has no lower bound
     **dict.fromkeys(("truncated-gce", "nnce", "nnfl", "anl-ce", "anl-fl"), 0.5),
@@ -190,12 +190,12 @@ def choose_class_weight(loss: str, counts: ArrayLike, epochs: int, elr: float = 
     """
     counts = np.asarray(counts, np.float64)
     present = counts[counts > 0]
-    collapses = loss not in WITHOUT_COLLAPSE
-    if len(present) < 2 or present.max() < IMBALANCE * present.min() or not (collapses or elr) or ":" in loss:
+    fails = loss not in WITHOUT_COLLAPSE or loss in MEMORISING
+    if len(present) < 2 or present.max() < IMBALANCE * present.min() or not (fails or elr) or ":" in loss:
         return None, 0, ""
-    warm = round(epochs * WARM_SHARES.get(loss, WARM_SHARE)) if collapses else 0
+    warm = round(epochs * WARM_SHARES.get(loss, WARM_SHARE)) if fails else 0
     start = f", and {warm} of {epochs} epochs of cross entropy first" if warm else ""
     fault = "memorises wrong labels" if loss in MEMORISING else "may collapse"
-    what = "this loss" if collapses else "early-learning regularisation"
+    what = "this loss" if fails else "early-learning regularisation"
     ratio = f"class imbalance of 1:{present.max() / present.min():.3g}, in which {what} {fault}"
     return "tempered", warm, f"{ratio}: tempered class weights{start}."
