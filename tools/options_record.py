@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 from options import CHOOSING_SEEDS, Cells, flat, gain, in_words
 
-__all__ = ["options_answer", "options_tables"]
+__all__ = ["options_answer", "options_kept", "options_tables"]
 
 RECORD = "options_cpu.jsonl"
 DECAY = ":0.998"
@@ -25,11 +25,19 @@ WEIGHTED = {"wce": "class weights", "lace": "logit adjustment"}
 """Cross entropy for which something is done about class imbalance"""
 IMBALANCED = ("banking77", "products_mv", "tab_adult", "tab_pageblocks5", "tab_shoppers", "tab_yeast3", "trec_weak")
 """Sets whose largest class has more than three times the examples of the smallest"""
+ORDER = ("ahead", "no difference shown", "behind")
 NAMES = {
     **{"ce": "CE", "jal-ce": "JAL-CE", "gce": "GCE", "ce-early": "CE, early stopping"},
     **{"elr": "ELR", "agree": "agreement", "peer": "peer", "ema": "average", "dpd": "density power", "bt": "bi-tempered"},
     **{"gla": "logit-adjusted GCE", "wce": "weighted CE", "lace": "logit-adjusted CE"},
 }
+IN_THE_PACKAGE = {
+    **{"ce+elr:7:0.7": "`ELR`", "wce+elr:7:0.7": "`ELR`, the default of `--set elr=7` under class imbalance"},
+    **{"wce+elr:3:0.7": "`ELR`", "lace+elr:7:0.7": "`ELR`, `class_weight=logit-adjustment`", "wce": "`class_weight=tempered`"},
+    **{f"jal-ce+elr:{strength}:0.7": "`ELR`, with a warning" for strength in ("7", "1", "0.3")},
+    **{"lace": "`class_weight=logit-adjustment`", "gla:0.7": "`class_weight=logit-adjustment`"},
+}
+"""What of it can be trained with the package; the rest is left out of it"""
 
 
 def measured(choosing: bool = False) -> dict[str, Cells]:
@@ -86,6 +94,50 @@ def options_answer() -> str:
     )
 
 
+def options_kept() -> str:
+    """What is in the package and what is not, each beside cross entropy with early stopping, and how much that rests on."""
+    there = measured()
+    single = [name for name in there if is_loss(name) or (is_option(name) and name.count("+") == 1)]
+    rows, found = [], dict[tuple[bool, str], list[str]]()
+    for name in single:
+        accuracy, balanced = (gain(there[name], there[SCEPTIC], metric) for metric in METRICS)
+        kept, where = name in IN_THE_PACKAGE, _beside(accuracy)
+        found.setdefault((kept, where), []).append(named(name))
+        numbers = [in_words(accuracy), in_words(balanced), str(len(there[name])), _cost(there, name)]
+        rows.append([named(name), IN_THE_PACKAGE.get(name, "no"), where, *numbers])
+    said = [
+        f"- {'In' if kept else 'Not in'} the package, {where}: {'; '.join(names)}."
+        for (kept, where), names in sorted(found.items(), key=lambda item: (not item[0][0], ORDER.index(item[0][1])))
+    ]
+    head = ["method", "in the package", "accuracy", *(f"points of {metric}" for metric in ("accuracy", "balanced accuracy"))]
+    return (
+        "Accuracy compared with cross entropy with early stopping, by the 95 % interval over data sets:\n\n"
+        f"{chr(10).join(said)}\n\n{table([*head, 'cells', 'cost'], rows)}\n{_certainty(there)}"
+    )
+
+
+def _beside(found: tuple[float, float, float] | None) -> str:
+    """Whether the interval of a gain is above 0, below it, or contains it."""
+    return ORDER[0 if found is not None and found[1] > 0 else 2 if found is not None and found[2] < 0 else 1]
+
+
+def _certainty(there: dict[str, Cells]) -> str:
+    """How many cells, sets and seeds the methods were measured on."""
+    cells = {name: set(of) for name, of in there.items() if "ema" not in name}
+    every = set().union(*cells.values())
+    seeds = sorted({seed for _, _, seed in every})
+    whole = [name for name in cells if cells[name] == every]
+    counts = sorted({len(of) for of in cells.values()})
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    some = "" if len(whole) == len(cells) else f" In all of them: {'; '.join(map(named, whole))}."
+    return (
+        f"A cell is a data set with a noise and a seed. {len({name for name, _, _ in every})} data sets with the seeds "
+        f"{_list([str(seed) for seed in seeds])} make {len(every)} cells; each method was measured in {span} of them.{some} "
+        "Differences are between the cells that both methods have. Cost is the CPU time of a run relative to cross entropy on "
+        "the same machine."
+    )
+
+
 def _option(name: str, loss: str) -> str:
     """What is added to a loss: ``wce+elr:7:0.7`` is added to cross entropy, with weights."""
     text = named(name).partition(" + ")[2]
@@ -119,7 +171,7 @@ def options_tables() -> str:
             table(head, options).strip(),
             table(rivals, losses).strip(),
             "Differences in points, with 95 % intervals over data sets. Cost is the CPU time of a run relative "
-            "to cross entropy.",
+            "to cross entropy on the same machine.",
             folded("Means", table(["method", "cells", "accuracy", "balanced accuracy"], means)),
             folded("The settings that were chosen among", table(["method", "cells", "accuracy over CE", "balanced"], settings)),
             f"`benchmarks/options.py`; {where_measured(lines)}",
@@ -132,9 +184,14 @@ def _gains(there: dict[str, Cells], name: str, rivals: tuple[str, ...]) -> list[
 
 
 def _cost(there: dict[str, Cells], name: str) -> str:
-    shared = [cell for cell in there[name] if cell in there["ce"]]
-    ours, plain = (sum(there[method][cell]["cpu_seconds"] for cell in shared) for method in (name, "ce"))
-    return f"{ours / plain:.2f}"
+    """The CPU time relative to cross entropy, over the cells that one machine measured both on."""
+    machines = {
+        (one["method"], one["set"], one["noise"], one["seed"]): one["environment"]["machine"] for one in read_lines(RECORD)
+    }
+    method = name.partition("+ema")[0]
+    shared = [cell for cell in there[name] if cell in there["ce"] and machines[method, *cell] == machines["ce", *cell]]
+    ours, plain = (sum(there[one][cell]["cpu_seconds"] for cell in shared) for one in (name, "ce"))
+    return f"{ours / plain:.2f}" if shared else ""
 
 
 def _list(names: list[str]) -> str:

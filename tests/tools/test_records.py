@@ -44,3 +44,28 @@ def test_the_answer_counts_the_losses_that_are_above_cross_entropy_under_noise(s
     text = record.defaults_answer()
     assert "2 losses were compared with cross entropy in 12 runs. In 2 of these runs" in text
     assert "above that of cross entropy in 1 of 2 cases. The lowest is MAE with -3.3 points." in text
+
+
+def option_lines(others):
+    """Cross entropy, stopped early or not, and others with their points and seconds; one machine takes 4 times as long."""
+    for place, seed in ((f"set {number}", seed) for number in range(5) for seed in (1, 2, 3)):
+        for method, (points, cost) in {"ce": (-5, 1.0), "ce-early": (0, 1.0), **others}.items():
+            machine = "another" if seed == 3 or (seed == 2 and method == "ce") else "a machine"
+            seconds = cost * (4 if machine == "another" else 1)
+            scores = {"accuracy": 0.8 + points / 100, "balanced_accuracy": 0.7, "cpu_seconds": seconds}
+            cell = {"set": place, "noise": "sym:0.4", "seed": seed, "method": method, "last": scores}
+            yield cell | {"environment": {**FACTS, "machine": machine}}
+
+
+def test_what_is_kept_is_said_by_its_interval_and_costs_are_compared_on_one_machine(script, monkeypatch):
+    record = script("options_record")
+    lines = list(option_lines({"ce+elr:7:0.7": (3, 1.2), "wce": (-2, 1.0), "dpd:0.5": (-4, 1.5), "ce+agree:5": (0, 2.0)}))
+    lines = [one for one in lines if one["method"] != "dpd:0.5" or one["seed"] == 1]
+    monkeypatch.setattr(record, "read_lines", lambda name: lines)
+    text = record.options_kept()
+    assert "- In the package, ahead: CE + ELR 7, 0.7.\n- In the package, behind: weighted CE.\n" in text
+    assert (
+        "- Not in the package, no difference shown: CE + agreement 5.\n- Not in the package, behind: density power 0.5." in text
+    )
+    assert "| CE + ELR 7, 0.7 | `ELR` | ahead | +3.0 [+3.0, +3.0] | +0.0 [+0.0, +0.0] | 15 | 1.20 |" in text
+    assert "5 data sets with the seeds 1, 2 and 3 make 15 cells; each method was measured in 5 to 15 of them." in text
