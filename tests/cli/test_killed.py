@@ -46,30 +46,41 @@ def test_ctrl_c_at_any_moment_is_one_line_and_130(tmp_path):
 
 
 PARENT = """
-import sys
+import os, sys
 from noiseproof.io.processes import process_pool, removed_with_this_process
 
 def begin():
-    import time
-    print("begun", flush=True)
-    time.sleep(600)
+    import ctypes, os, time
+    os.write(1, b"begun\\n")
+    CALL
 
 if __name__ == "__main__":
     import tempfile
     place = tempfile.mkdtemp()
     with removed_with_this_process(place):
-        pool = process_pool(2, begin, (), {})
+        pool = process_pool(2, begin, (), {"PYTHONPATH": os.pathsep.join([*sys.argv[1:], os.environ["PYTHONPATH"]])})
         task = pool.submit(print, "done")
-        print(place, flush=True)
+        os.write(1, f"{place}\\n".encode())
         task.result()
 """
+HOLDS_THE_LOCK = "ctypes.PyDLL(None).sleep(60)"
+"""Of Python: no thread of its own can see to anything then"""
 
 
-def test_processes_of_a_killed_parent_end_within_a_second_and_say_nothing(tmp_path):
+@pytest.mark.parametrize("where", ["in Python", "in a call that holds Python's lock", "while joblib is imported"])
+def test_processes_of_a_killed_parent_end_within_a_second_and_say_nothing(where, tmp_path):
+    call, paths = HOLDS_THE_LOCK, []
+    if where == "in Python":
+        call = "time.sleep(60)"
+    elif where == "while joblib is imported":  # by the new process, before anything of it is called
+        paths = [tmp_path / "slow"]
+        (tmp_path / "slow" / "joblib").mkdir(parents=True)
+        text = f'import ctypes, os\nos.write(1, b"begun\\n")\n{HOLDS_THE_LOCK}\n'
+        (tmp_path / "slow" / "joblib" / "__init__.py").write_text(text, encoding="utf-8")
     script = tmp_path / "parent.py"
-    script.write_text(PARENT, encoding="utf-8")
+    script.write_text(PARENT.replace("CALL", call), encoding="utf-8")
     begin = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    with subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, **begin) as parent:
+    with subprocess.Popen([sys.executable, str(script), *map(str, paths)], cwd=tmp_path, **begin) as parent:
         lines = [parent.stdout.readline() for _ in range(3)]  # the folder, and two processes
         place = Path(next(line for line in lines if line != "begun\n").strip())
         assert lines.count("begun\n") == 2

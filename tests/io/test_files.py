@@ -1,6 +1,7 @@
 """Files that are whole or not there, and folders that one process has."""
 
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -9,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from noiseproof.io.files import flush, locked, make_folder, remove_partial, write_whole
+from noiseproof.data import frames
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.csv_files import sniffed
+from noiseproof.io.files import checksum, flush, locked, make_folder, named_error, remove_partial, write_whole
+from noiseproof.io.text import all_lines, whole_text
 
 
 @pytest.fixture
@@ -136,3 +141,42 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_that_of_one_at
     write_whole(path, lambda place: place.write_text("two"))
     assert [each.name for each in tmp_path.iterdir()] == ["numbers.txt"]
     assert path.read_text() == "two"
+
+
+UNREADABLE = Path("/proc/self/mem")
+"""What Linux answers with an input/output error"""
+
+
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="a file of Linux")
+@pytest.mark.parametrize("read", [checksum, whole_text, lambda path: list(all_lines(path)), sniffed])
+def test_a_file_that_the_disk_cannot_read_is_named(read, tmp_path):
+    path = tmp_path / "t.csv"
+    path.symlink_to(UNREADABLE)
+    with pytest.raises(OSError, match="Input/output error") as error:
+        read(path)
+    assert (error.value.errno, error.value.filename) == (errno.EIO, str(path))
+
+
+def test_a_table_that_arrow_cannot_read_is_named(tmp_path, monkeypatch):
+    """Arrow's error has the number of the system's, and no name."""
+
+    def fail(path, names):
+        raise OSError(errno.EIO, "Error reading bytes from file. Detail: [errno 5] Input/output error")
+
+    monkeypatch.setitem(frames.READERS, ".parquet", fail)
+    path = tmp_path / "t.parquet"
+    path.touch()
+    with pytest.raises(OSError, match="Input/output error") as error:
+        frames.raw_frame(path)
+    assert error.value.filename == str(path)
+
+
+def test_an_archive_that_the_disk_cannot_read_is_not_called_damaged(tmp_path, monkeypatch):
+    class Failing(io.BytesIO):
+        def seek(self, *where):
+            raise named_error(OSError(errno.EIO, "Input/output error"), "x.npz")
+
+    monkeypatch.setattr("noiseproof.io.arrays.open_regular", lambda path: Failing(b"PK"))
+    with pytest.raises(OSError, match="Input/output error") as error:
+        NpzFile(tmp_path / "x.npz")
+    assert error.value.filename == "x.npz"

@@ -21,7 +21,7 @@ from noiseproof.data.columns import IMAGE_EXTENSIONS, Frame, Series
 from noiseproof.data.embeddings import cache_folder
 from noiseproof.io import limits
 from noiseproof.io.csv_files import MISSING_LABELS, MISSING_WORDS, distinct, read_csv
-from noiseproof.io.files import DataError, write_whole
+from noiseproof.io.files import DataError, named_error, write_whole
 from noiseproof.io.limits import in_bytes
 from noiseproof.io.text import all_lines, check_nesting, excerpt
 
@@ -139,7 +139,7 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
         raise DataError(f"{path}: {error}") from error
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise
+            raise named_error(error, path) from error
         long = "straddling" in str(error)
         fault = f"a row is longer than {in_bytes(limits.BLOCK_BYTES)}" if long else excerpt(error, 300)
         raise DataError(f"{path}: {fault}") from error

@@ -6,6 +6,7 @@ Nothing in a file is executed, and none decides how much memory is taken: what a
 from __future__ import annotations
 
 import ast
+import errno
 import math
 import os
 import re
@@ -136,6 +137,9 @@ class ZipMembers:
         except (ReadError, MemoryError):
             raise
         except Exception as error:  # zipfile and zlib raise many kinds for a damaged file
+            of_disk = error if isinstance(error, OSError) else error.__context__  # zipfile hides one that it meets at the end
+            if isinstance(of_disk, OSError) and of_disk.errno == errno.EIO:
+                raise of_disk from None
             raise ReadError(self.path, f"a damaged zip file: {excerpt(error, 200) or type(error).__name__}") from error
 
 

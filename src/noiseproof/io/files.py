@@ -6,6 +6,7 @@ import contextlib
 import errno
 import glob
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -46,12 +47,39 @@ class ReadError(DataError):
         return ": ".join(self.args)
 
 
+def named_error(error: OSError, path: str | Path) -> OSError:
+    """An error of reading or writing, which unlike one of opening does not name the file, with its name."""
+    if error.errno is None or error.filename is not None:
+        return error
+    return OSError(error.errno, os.strerror(error.errno), str(path))
+
+
+class _NamedFile(io.FileIO):
+    """A file whose errors name it."""
+
+    def __init__(self, path: str | Path, handle: int | None = None) -> None:
+        super().__init__(path if handle is None else handle, "rb")
+        self.path = path
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise named_error(error, self.path) from error
+
+    def readall(self) -> bytes:
+        try:
+            return super().readall()
+        except OSError as error:
+            raise named_error(error, self.path) from error
+
+
 def open_regular(path: str | Path) -> BinaryIO:
     """A file opened for reading if it is a regular one: a pipe would wait for ever, and a device may never end."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
-        return os.fdopen(handle, "rb")
+        return io.BufferedReader(_NamedFile(path, handle))
     os.close(handle)
     raise ReadError(path, f"not a regular file but a {'folder' if stat.S_ISDIR(mode) else 'pipe or a device'}")
 
@@ -263,7 +291,7 @@ def checksum(path: Path, algorithm: str = "sha256", *, archive: bool = False) ->
         from noiseproof.io.limits import check_file  # which imports this module
 
         check_file(path)
-    with path.open("rb") as file:
+    with io.BufferedReader(_NamedFile(path)) as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 

@@ -10,17 +10,14 @@ import re
 import signal
 import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from noiseproof.io import worker
 from noiseproof.io.text import excerpt
+from noiseproof.io.worker import PARENT
 
-PARENT_SECONDS = 0.25
-"""Between two looks of a process at whether its parent is still there, where the system does not end it"""
-PR_SET_PDEATHSIG = 1  # of Linux's prctl
 QUIET = "ignore:resource_tracker:UserWarning"
 """What loky's tracker of semaphores and folders would say of a process that was killed, while it removes them"""
 
@@ -46,9 +43,33 @@ def process_pool(count: int, begin: Callable[..., None], arguments: tuple[Any, .
     from joblib.externals.loky import ProcessPoolExecutor
     from joblib.externals.loky.backend.reduction import dumps
 
-    work = bytes(dumps((begin, arguments)))  # to unpickle it may import torch, for seconds in which the parent may end
+    work = bytes(dumps((begin, arguments)))  # in the new process, what may raise is unpickled in its initializer
+    variables = {**env, PARENT: str(os.getpid())}
     with _quiet_trackers():
-        return ProcessPoolExecutor(count, initializer=_begin, initargs=(os.getpid(), work), env=dict(env))
+        return ProcessPoolExecutor(count, context=_context(), initializer=_begin, initargs=(work,), env=variables)
+
+
+def _context() -> Any:
+    """loky's, except that a new process begins as :mod:`noiseproof.io.worker`, and so ends with its parent from the start."""
+    if sys.platform == "win32":
+        return None
+    from joblib.externals.loky.backend.context import LokyContext
+    from joblib.externals.loky.backend.popen_loky_posix import Popen
+    from joblib.externals.loky.backend.process import LokyProcess
+
+    class WorkerPopen(Popen):  # type: ignore[misc]
+        __module__ = worker.__name__  # which loky lets the new process run
+
+    class WorkerProcess(LokyProcess):  # type: ignore[misc]
+        _Popen = staticmethod(WorkerPopen)
+
+        def __reduce__(self) -> tuple[Any, ...]:  # there it is one of loky's, which unlike this class can be imported
+            return object.__new__, (LokyProcess,), self.__dict__
+
+    class WorkerContext(LokyContext):  # type: ignore[misc]
+        Process = WorkerProcess
+
+    return WorkerContext()
 
 
 @contextmanager
@@ -85,28 +106,15 @@ def _quiet_trackers() -> Iterator[None]:
             os.environ["PYTHONWARNINGS"] = before
 
 
-def _begin(parent: int, work: bytes) -> None:
+def _begin(work: bytes) -> None:
     """In a new process, before its first task."""
     from joblib.externals.loky import process_executor
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     process_executor._USE_PSUTIL = False  # it takes the import of torch for a leak, and replaces the process with a warning
     process_executor.print = lambda *_: None  # the error of a queue whose other end is gone
-    if sys.platform == "linux":  # at once, whatever this process is in the middle of
-        import ctypes
-
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     begin, arguments = pickle.loads(work)  # of the process that started this one, through its pipe
     begin(*arguments)
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent has been killed, which could not do it."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_SECONDS)
-    os._exit(1)
 
 
 def _check_answers(address: str | None) -> None:
