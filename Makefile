@@ -55,7 +55,7 @@ generate: $(READY)
 # The documentation, into site/index.html; a warning is an error. Its environment has torch for CPUs, no other framework, and no
 # compiled bytecode, a fifth of its size.
 docs: .venv-docs/.ready
-	PYTHONDONTWRITEBYTECODE=1 $(DOCS)/sphinx-build -q -E -W --keep-going -b html docs site
+	PYTHONDONTWRITEBYTECODE=1 $(DOCS)/sphinx-build -q -E -W --keep-going -j auto -b html docs site
 
 # The wheel and the source distribution, into dist/.
 package: $(READY)
@@ -74,7 +74,7 @@ $(READY): pyproject.toml constraints.txt
 .venv-docs/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-docs
 	$(DOCS)/pip install --quiet --no-compile --constraint constraints.txt $(CPU_TORCH) torch numpy
-	$(DOCS)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[lab,docs]"
+	$(DOCS)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[docs]"
 	@touch $@
 
 clean:

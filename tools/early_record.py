@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -41,6 +42,8 @@ class PaperRun(NamedTuple):
     best: float
     best_epoch: int
     curve: tuple[float, ...]
+    file: str
+    """Of records/, that contains it"""
 
 
 class Row(NamedTuple):
@@ -65,12 +68,13 @@ def runs_of(loss: str, noise: str) -> dict[int, PaperRun]:
     """Runs with the paper's recipe that kept their curves, by seed."""
     published = recipe(f"cifar10/{loss}", noise=noise).as_dict()
     found: dict[int, PaperRun] = {}
-    for line in (line for name in REPEATED for line in read_lines(name)):
+    lines = ((file, line) for file in REPEATED for line in read_lines(file))
+    for file, line in lines:
         if _is_repeat(line, published) and line.get("curve"):
             curve = tuple(100 * value for value in line["curve"]["test_accuracy"])
             best = max(range(len(curve)), key=lambda epoch: curve[epoch])
             seed = line["recipe"]["seed"]
-            found.setdefault(seed, PaperRun(seed, curve[-1], curve[best], best + 1, curve))
+            found.setdefault(seed, PaperRun(seed, curve[-1], curve[best], best + 1, curve, file))
     return dict(sorted(found.items()))
 
 
@@ -164,14 +168,17 @@ def epochs_sentence() -> str:
     last, best = (fmean(getattr(run, key) for run in classic) for key in ("last", "best"))
     noisy = [row for row in rows() if row.kind != "clean"]
     counts = sorted({len(row.seeds) for row in noisy})
+    runs = (run for noise in itertools.chain(*NOISES.values()) for run in itertools.chain(*both(noise)))
+    files = sorted({run.file for run in runs}, reverse=True)
+    records = " and ".join(f"[{name.partition('.')[0]}](records/{name})" for name in files)
     picture = "![Test accuracy by epoch: cross entropy rises, then falls as it memorises wrong labels; JAL-CE keeps rising]"
     return (
         f"{picture}(docs/figures/epochs.svg)\n\n"
         f"Cross entropy ends at {last:.1f} %. Its best epoch, which only clean test labels could pick, reaches {best:.1f} %;\n"
         f"JAL-CE's last epoch reaches {fmean(run.last for run in proposed):.1f} %. It is ahead of that best epoch in "
         f"{sum(row.lead > 0 for row in noisy)} of {len(noisy)} noise settings\n"
-        f"([by noise](docs/benchmarks/early_stopping.md), [records](records/reproduction.jsonl); {len(classic)} seeds here, "
-        f"{counts[0]} to {counts[-1]} elsewhere)."
+        f"([by noise](docs/benchmarks/early_stopping.md); {len(classic)} seeds here, {counts[0]} to {counts[-1]} elsewhere;\n"
+        f"records: {records})."
     )
 
 

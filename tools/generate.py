@@ -150,7 +150,6 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
         "limits": zoo_record.early_stopping_limits,
     },
     PAGES / "frozen_features.md": {"answer": frozen_record.frozen_answer, "tables": frozen_record.frozen_tables},
-    PAGES / "frozen_features.md": {"answer": frozen_record.frozen_answer, "tables": frozen_record.frozen_tables},
     PAGES / "fit.md": {"answer": zoo_record.fit_answer, "tables": zoo_record.fit_tables},
     PAGES / "loss_or_decay.md": {"answer": decay_control.decay_answer, "control": decay_control.control},
     PAGES / "options.md": {

@@ -61,10 +61,10 @@ def counted_cells() -> str:
     cifar = [cell for cell in trained if cell.dataset.startswith("cifar")]
     measured = [result for result in joined() if result.sample is not None]
     return (
-        f"The paper's tables print {len(every)} means. {len(trained)} of them its authors trained; the other "
-        f"{len(every) - len(trained)} they quote. {len(cifar)} of those trained are on CIFAR-10 and CIFAR-100, and "
-        f"{len(trained) - len(cifar)} on WebVision, ILSVRC12 and Clothing1M, whose images we do not have. {len(measured)} of "
-        f"the {len(cifar)} have runs of ours so far. Several tables print the same mean, so that these are "
+        f"The paper's tables print {len(every)} means. Its authors trained {len(trained)} of them and quote the other "
+        f"{len(every) - len(trained)}. Of the trained ones, {len(cifar)} are on CIFAR-10 and CIFAR-100. The remaining "
+        f"{len(trained) - len(cifar)} are on WebVision, ILSVRC12 and Clothing1M, whose images we do not have. So far "
+        f"{len(measured)} of the {len(cifar)} have runs of ours. Several tables print the same mean, which leaves "
         f"{len(distinct(measured))} different results."
     )
 

@@ -75,14 +75,14 @@ def test_the_words_count_what_agrees_with_either_and_name_what_agrees_with_neith
     records = [run(low, 80.0), run(low, low.mean, TEXT), run(high, 25.0), run(high, 62.0, TEXT), run(third, third.mean)]
     counted, context, which = describe_profiles(*found_in(records))
     assert counted == (
-        "Cells measured with the values of both: 2. With the code's, 0 agree with the paper; with the text's, 1 agrees: "
-        "GCE at symmetric 0.2; with neither, 1: GCE at symmetric 0.8 (46.61 printed, 25.00 with the code's, 62.00 with the "
-        "text's)."
+        "Cells measured with the values of both: 2. With the code's values, 0 agree. With the text's values, 1 agrees: "
+        "GCE at symmetric 0.2. 1 agrees with neither: GCE at symmetric 0.8 (46.61 printed, 25.00 with the code's, 62.00 with "
+        "the text's)."
     )
-    assert context == "Of all 3 cells of GCE measured with the code's values, 1 agree, all but these."
+    assert context == "Of all 3 cells of GCE measured with the code's values, 1 agree with the paper, all but these."
     assert "more than one value" in which
     _, context, _ = describe_profiles(*found_in([*records, run(cell(rate=0.6), 10.0)]))
-    assert context == "Of all 4 cells of GCE measured with the code's values, 1 agree."
+    assert context == "Of all 4 cells of GCE measured with the code's values, 1 agree with the paper."
     assert describe_profiles([], []) == []
 
 
@@ -175,7 +175,7 @@ def test_the_page_compares_text_and_code_and_takes_neither_for_the_other():
     assert [mean for _, mean in anchors] == ["25.29", "62.07"]
     for (anchor, mean), name in zip(anchors, ("GCE", "GCE paper-text"), strict=True):
         assert f"<h3>CIFAR-10, symmetric 0.8: {name}</h3>\n<p>{mean} %" in text[text.index(f'id="{anchor}"') :][:200]
-    assert "with neither, 1: GCE at symmetric 0.8 (46.61 printed" in section
+    assert "1 agrees with neither: GCE at symmetric 0.8 (46.61 printed" in section
     assert "<dd>4, 1 with the text&#39;s values, 1 of no published number</dd>" in text
     assert "Loss or decay, " not in text
     tables = text[text.index('id="tables"') : text.index('id="curves"')]

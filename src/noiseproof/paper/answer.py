@@ -76,15 +76,17 @@ def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list
     found, sizes = average(distinct), [abs(result.agreement.difference or 0.0) for result in judged]
     alike = len(distinct) < len(measured)
     asked = " on CIFAR" if all(result.cell.dataset.startswith("cifar") for result in trained) else ""
-    of_which = f"their {len(distinct)} different results" if alike else "these"
+    of_which = (
+        f"Several cells repeat a number, which leaves {len(distinct)} different results. Of these, " if alike else "Of these, "
+    )
     return (
         f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} {'has' if len(measured) == 1 else 'have'} "
-        f"results{nowhere and f', none of {nowhere}'}. Of {of_which}, {counted(counts['agrees'], 'agrees', 'agree')} "
-        f"with the paper, {counted(counts['above'], 'is', 'are')} above and {counts['below']} below it"
-        + (f", {counted(counts['too few'], 'is', 'are')} not to be judged" if counts["too few"] else "")
-        + f"; if all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
+        f"results{nowhere and f', none of {nowhere}'}. {of_which}{counted(counts['agrees'], 'agrees', 'agree')} "
+        f"with the paper, {counted(counts['above'], 'is', 'are')} above it and {counts['below']} below"
+        + (f". {counted(counts['too few'], 'has', 'have')} too few runs to be judged" if counts["too few"] else "")
+        + f". If all agreed, chance alone would put about {ALPHA * len(judged):.0f} of {len(judged)} off."
         + (f" Half are within {median(sizes):.2f} points of the paper's." if len(sizes) > 1 else "")
-        + (f" On average {_average(found)}." if found else "")
+        + (f" {_average(found)}." if found else "")
     )
 
 
@@ -109,15 +111,15 @@ def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference |
     """What speaks against the paper's numbers."""
     low, high = (found.interval if found else None) or (-math.inf, math.inf)
     reasons = {
-        "more results are off than chance explains": many_off,
-        "the average difference is more than chance": not low <= 0 <= high,
-        "of some cells every run diverged": without,
+        "more results differ than chance explains": many_off,
+        "chance does not explain the mean difference": not low <= 0 <= high,
+        "every run of some cells diverged": without,
     }
     said = [" and ".join(reason for reason, holds in reasons.items() if holds)]
     apart = _standing_out(distinct)
     if apart:
         several = len({result.cell.dataset for result in distinct}) > 1
-        said.append(f"even after Holm's correction for their number, these differ: {', '.join(_named(apart, several))}")
+        said.append(f"after Holm's correction for multiple comparisons, these differ: {', '.join(_named(apart, several))}")
     said.append(_one_start(apart))
     first, *more = filter(None, said) if any(said) else ("",)
     return "".join([f"Against it: {first}.", *(f" {one[0].upper()}{one[1:]}." for one in more)]) if first else ""
@@ -130,7 +132,7 @@ def _proposed(distinct: list[CellResult]) -> str:
         return ""
     agree = sum(result.agreement.verdict == "agrees" for result in own)
     found = average(own)
-    apart = f"; on average {_average(found)}" if found else ""
+    apart = f". {_average(found)}" if found else ""
     share = f"All {agree}" if agree == len(own) > 1 else f"{agree} of the {len(own)}" if len(own) > 1 else "The one"
     agrees = "agree" if len(own) > 1 else "agrees" if agree else "does not agree"
     results = f"result{'s' if len(own) > 1 else ''} of {' and '.join(PROPOSED_LOSSES)}, which the paper proposes,"
@@ -139,7 +141,7 @@ def _proposed(distinct: list[CellResult]) -> str:
 
 def _average(found: MeanDifference) -> str:
     interval = "" if found.interval is None else f" (95 % interval {found.interval[0]:+.2f} to {found.interval[1]:+.2f})"
-    return f"ours minus the paper's is {found.mean:+.2f} percentage points{interval}"
+    return f"The mean difference, ours minus the paper's, is {found.mean:+.2f} percentage points{interval}"
 
 
 def _standing_out(results: list[CellResult]) -> list[CellResult]:
@@ -161,8 +163,8 @@ def _one_start(apart: list[CellResult]) -> str:
     if most < 2:
         return ""
     return (
-        f"{most} of them have one run each, of one seed and so of the same first weights and noisy labels, never right on the "
-        "same class, which may be one accident and not several"
+        f"{most} of them may share one cause: each is a single run, with the same seed and so the same initial weights and "
+        "noisy labels, and none is ever right on the same class"
     )
 
 
@@ -207,8 +209,9 @@ def _seeds(distinct: list[CellResult]) -> str:
     said = []
     if single:
         said.append(
-            f"{single} of the {len(distinct)} results {'is' if single == 1 else 'are'} of one seed so far and judged by the "
-            "paper's deviation, drawn towards what is usual in the column"
+            f"{single} of the {len(distinct)} results {'has' if single == 1 else 'have'} one seed so far and "
+            f"{'is' if single == 1 else 'are'} judged by the paper's standard deviation, shrunk towards the usual "
+            "one of the column"
         )
     spreads = {usual_spread(result.cell): result.cell for result in distinct}
     known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
@@ -216,11 +219,11 @@ def _seeds(distinct: list[CellResult]) -> str:
         std, cell = max(known, key=lambda pair: pair[0])
         least = t_quantile(ALPHA, 2 * (SEEDS_PER_CELL - 1)) * std * math.sqrt(2 / SEEDS_PER_CELL)
         said.append(
-            f"seeds scatter most at {_noise_of(cell)} on {DATASET_NAMES.get(cell.dataset, cell.dataset)}, by {std:.1f} points: "
-            f"there {SEEDS_PER_CELL} seeds of each loss distinguish only what differs by {least:.1f} points or more"
+            f"Seeds vary most at {_noise_of(cell)} on {DATASET_NAMES.get(cell.dataset, cell.dataset)}, with a standard "
+            f"deviation of {std:.1f} points. {SEEDS_PER_CELL} seeds of each loss detect only differences of {least:.1f} points "
+            "or more there"
         )
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return " ".join(f"{sentence}." for sentence in said)
 
 
 def _claim(measured: list[CellResult]) -> str:
@@ -237,15 +240,15 @@ def _claim(measured: list[CellResult]) -> str:
         if len({result.cell.loss in PROPOSED_LOSSES for result in column}) == 2:
             kept.setdefault(tuple(noise), column)
     if not kept:
-        return "No column has runs of both JAL and another loss yet, so whether JAL is the best is open."
+        return "Whether JAL is the best is open: no noise setting has runs of both JAL and another loss yet."
     leads = [_lead(column) for column in kept.values()]
     ours = sum(lead > 0 for lead, _ in leads)
     theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in PROPOSED_LOSSES for column in kept.values())
     ahead, behind = (sum(sign * lead > chance for lead, chance in leads) for sign in (1, -1))
     return (
-        f"Noises with results of JAL and of other losses, each with its published decay: {len(kept)}. A JAL loss is the best "
-        f"in {ours} of them; by the paper's numbers for the same losses, in {theirs}. By more than seeds explain, the best JAL "
-        f"loss is ahead of the best other in {ahead} and behind it in {behind}."
+        f"Noise settings with results of JAL and of other losses, each with its published decay: {len(kept)}. A JAL loss is "
+        f"the best in {ours} of them. By the paper's numbers for the same losses, it is the best in {theirs}. The best JAL "
+        f"loss is ahead of the best other loss by more than seeds explain in {ahead} and behind it in {behind}."
     )
 
 
@@ -407,8 +410,9 @@ def describe_profiles(found: Sequence[ProfileComparison], code: Iterable[CellRes
     neither = [one for one in found if one not in with_code and one not in with_text]
     apart = "; ".join(_listed_cells(one, _means(one)) for one in neither)
     sentences = [
-        f"Cells measured with the values of both: {len(found)}. With the code's, {_agree(with_code, 'code')} with the paper; "
-        f"with the text's, {_agree(with_text, 'text')}; with neither, {len(neither)}{apart and f': {apart}'}."
+        f"Cells measured with the values of both: {len(found)}. With the code's values, {_agree(with_code, 'code')}. "
+        f"With the text's values, {_agree(with_text, 'text')}. {counted(len(neither), 'agrees', 'agree')} with neither"
+        f"{apart and f': {apart}'}."
     ]
     losses = list(dict.fromkeys(one.code.cell.loss for one in found))
     measured = [result for result in distinct(code) if result.cell.loss in losses and cell_differences(result.cell)]
@@ -416,10 +420,10 @@ def describe_profiles(found: Sequence[ProfileComparison], code: Iterable[CellRes
     others = ", all but these" if off == [one.code.cell for one in found] else ""
     sentences.append(
         f"Of all {len(measured)} cells of {', '.join(losses)} measured with the code's values, {len(measured) - len(off)} "
-        f"agree{others}."
+        f"agree with the paper{others}."
     )
     if any(len(one.differences) > 1 for one in found):
-        sentences.append("The two differ in more than one value, so these runs do not tell which of them matters.")
+        sentences.append("Text and code differ in more than one value, so these runs do not show which value matters.")
     return sentences
 
 

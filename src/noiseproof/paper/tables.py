@@ -18,9 +18,9 @@ from noiseproof.train.record_files import count_classes, never_right
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
 LEGEND = (
-    "= agrees with the paper, + above, - below at 95 %, ? too few runs; (n) seeds where not three; "
-    "a single seed is judged by the paper's deviation, drawn towards what is usual in the column; intervals of averages are "
-    "over columns, whose cells share their seeds"
+    "= agrees with the paper, + is above it, - is below it (95 %), ? has too few runs. (n) is the number of seeds where it is "
+    "not three. A single seed is judged by the paper's standard deviation, shrunk towards the usual one of the column. "
+    "Intervals of averages are over columns, because the cells of a column share their seeds"
 )
 IDENTITY_COLUMNS = ("table", "dataset", "noise", "rate", "loss", "alpha", "beta")
 NOISE_ABBREVIATIONS = {"symmetric": "sym", "asymmetric": "asym", "instance": "inst", "human": "human"}
@@ -124,7 +124,7 @@ def _markdown(results: list[CellResult]) -> str:
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         notes = "\n".join(f"- {note}" for note in notes_on(view))
         parts.append("\n\n".join(filter(None, (f"### {view.title}", table, notes, _summary(view)))))
-    return "\n\n".join([*parts, f"Ours, below it in italics the paper's. {LEGEND}."])
+    return "\n\n".join([*parts, f"A cell contains our accuracy and, in italics below it, the paper's. {LEGEND}."])
 
 
 def _latex(results: list[CellResult]) -> str:
@@ -224,9 +224,8 @@ def _summary(view: TableView) -> str:
     sentences = [
         f"{view.title}: {len(measured)} of {len(trained)} cells {'is' if len(measured) == 1 else 'are'} measured"
         + (f", {single} of them with one seed" if single else "")
-        + f". {counted(count['agrees'], 'agrees', 'agree')}, {counted(count['above'], 'is', 'are')} above and "
-        f"{count['below']} below the paper; if all agreed, "
-        f"{ALPHA * len(judged):.1f} would be off by chance.",
+        + f". {counted(count['agrees'], 'agrees', 'agree')} with the paper, {counted(count['above'], 'is', 'are')} above it "
+        f"and {count['below']} below. If all agreed, chance alone would put {ALPHA * len(judged):.1f} off.",
         _off(measured),
         _scatter(judged),
         _standing_out(view, judged),
@@ -241,10 +240,10 @@ def _off(measured: list[CellResult]) -> str:
     if found is None:
         return ""
     if found.interval is None:
-        return f"On average ours minus the paper's is {found.mean:+.2f} points, of one column and so without an interval."
+        return f"The mean difference, ours minus the paper's, is {found.mean:+.2f} points. One column gives no interval."
     low, high = found.interval
-    verdict = "no shift is shown" if low <= 0 <= high else "that is more than chance"
-    return f"On average ours minus the paper's is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {verdict}."
+    verdict = "chance explains it" if low <= 0 <= high else "chance does not explain it"
+    return f"The mean difference, ours minus the paper's, is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {verdict}."
 
 
 def _scatter(judged: list[CellResult]) -> str:
@@ -253,7 +252,7 @@ def _scatter(judged: list[CellResult]) -> str:
         return ""
     verdict = "more than the seeds explain" if found.p < ALPHA else "no more than the seeds explain"
     return (
-        f"The differences scatter {found.ratio:.2f} times as wide as the seeds' spreads predict "
+        f"The differences vary {found.ratio:.2f} times as much as the seeds' standard deviations predict "
         f"(chi-square {found.chi_square:.1f} on {found.df}, p = {found.p:.2g}): {verdict}."
     )
 
@@ -267,8 +266,8 @@ def _standing_out(view: TableView, judged: list[CellResult]) -> str:
         if p < ALPHA
     ]
     if not found:
-        return "No cell stands out once their number is corrected for (Holm)."
-    return f"After Holm's correction for their number these stand out: {', '.join(found)}."
+        return "After Holm's correction for multiple comparisons no cell differs."
+    return f"After Holm's correction for multiple comparisons these differ: {', '.join(found)}."
 
 
 def _apart(result: CellResult, p: float) -> str:
@@ -284,9 +283,9 @@ def _classes(measured: list[CellResult]) -> str:
     most = max(100 / count_classes(run) for result in missing for run in result.counted if never_right(run))
     points = f"{most:g} point{'s' if most != 1 else ''}"
     return (
-        f"In {len(missing)} of the {len(told)} cells with accuracies by class, runs of ours are never right on some classes: "
-        f"such a cell moves by a whole class at a time, up to {points} each, and the spread usual in its column says too "
-        "little of it."
+        f"In {len(missing)} of the {len(told)} cells with accuracies by class, runs of ours are never right on some classes. "
+        f"Such a cell changes by a whole class at a time, up to {points} each, which the usual standard deviation of its "
+        "column understates."
     )
 
 
@@ -303,8 +302,8 @@ def _ranks(view: TableView) -> str:
     taus = {column: ranking(list(found.values())) for column, found in points.items()}
     columns = "; ".join(f"{column} {_tau(tau)}" for column, tau in taus.items() if tau is not None)
     return (
-        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} within columns, where the seeds' spreads "
-        f"alone would give about {pooled.expected:.2f} ({columns})."
+        f"Kendall's tau between our ranking of the losses and the paper's is {_tau(pooled)} within columns. The seeds' "
+        f"standard deviations alone would give about {pooled.expected:.2f}. By column: {columns}."
     )
 
 
