@@ -138,8 +138,9 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             X: Features ``[N, D]``; with ``loss="auto"`` also a data frame whose columns may be of any kind.
             y: Labels ``[N]`` of any type. A network also learns soft labels, probabilities ``[N, K]``; the classes are then the
                 numbers of the columns, or their names in a data frame.
-            sample_weight: How much each example counts. Whole numbers are how often it counts: with ``loss="auto"`` there are
-                no others. A network multiplies the losses by others, with a mean of 1.
+            sample_weight: How much each example counts. Whole numbers are how often it counts. A network multiplies the losses
+                by others, with a mean of 1. ``loss="auto"`` repeats the examples: others are divided by what they are multiples
+                of, or rounded to a tenth of their mean, which takes up to ten times as long.
 
         Returns:
             The classifier itself.
@@ -152,7 +153,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         soft, shape = None, np.asarray(y).shape
         if len(shape) == 2 and shape[1] > 1:
             if self.loss == FIT:
-                raise ValueError(f"y must be a 1d array with loss={FIT!r}, got shape {shape}; a network learns soft labels")
+                raise ValueError(f"y must be a 1d array with loss={FIT!r}, got shape {shape}; loss='ce' learns soft labels")
             self.classes_, soft = _soft_labels(y)
             inputs, indices = validate_data(self, X, soft.argmax(1), dtype=np.float32)
         else:
@@ -193,9 +194,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError(f"class_weight must be None or 'balanced' with loss={FIT!r}, got {self.class_weight!r}")
         groups: Any = None
         if weights is not None:
-            if (counts := _repetitions(weights)) is None:
-                way = "how often each example counts; a network, loss='ce' say, takes others"
-                raise ValueError(f"sample_weight must be whole numbers with loss={FIT!r}, {way}")
+            counts = _nearest_repetitions(weights)
             groups = np.arange(len(counts)).repeat(counts)
             inputs, indices = _safe_indexing(inputs, groups), indices[groups]
             there, indices = np.unique(indices, return_inverse=True)
@@ -346,6 +345,19 @@ def _repetitions(weights: NDArray[np.float64]) -> NDArray[np.int64] | None:
         return None
     counts = weights.astype(np.int64)
     return counts if (counts == weights).all() else None
+
+
+def _nearest_repetitions(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How often each example counts: the weights over what they are multiples of, or else rounded to a tenth of their mean."""
+    if (counts := _repetitions(weights)) is not None:
+        return counts
+    shares = weights / weights.max()  # so that sums are finite
+    there = shares[shares > 0]
+    for least in range(1, MAX_REPETITIONS + 1):
+        if (counts := _repetitions((shares * (least / there.min())).round(9))) is not None:
+            return counts
+    nearest: NDArray[np.int64] = np.rint(MAX_REPETITIONS * shares / shares.mean()).astype(np.int64)
+    return np.maximum(nearest, (weights > 0).astype(np.int64))
 
 
 def _soft_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:

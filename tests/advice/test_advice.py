@@ -92,7 +92,8 @@ def test_a_robust_loss_is_advised_only_where_the_records_show_it_ahead(noise, fa
 
 def test_class_weights_and_epochs_are_part_of_the_advice():
     found = noiseproof.advise("symmetric:0.3", kind="features", counts={"no": 90, "yes": 10})
-    assert (found.class_weight, part(found, "class weights").value) == ("balanced", "balanced")
+    assert (found.class_weight, part(found, "class weights").value) == ("tempered", "tempered")
+    assert "(N / (K n_k))^(1 - 1/K) for class k" in part(found, "class weights").reason
     assert "class imbalance 1:9" in str(found)
     even = noiseproof.advise("symmetric:0.3", kind="images", counts={"no": 2600, "yes": 2400})
     assert (even.class_weight, even.epochs, part(even, "epochs").value) == (None, 120, "120")

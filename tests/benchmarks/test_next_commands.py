@@ -63,11 +63,20 @@ def test_the_table_has_the_worst_and_the_best_of_all_models(script, monkeypatch)
     record = script("next_record")
     models = [{"commands": ["advise", "fit"], "accuracy": 0.9}, {"commands": ["audit", "train", "x"], "accuracy": 0.78}]
     facts = {"machine": "a machine", "torch": "2", "commit": "c", "date": "2026-01-02"}
-    one = {"set": "wine", "kind": "small", "noise": "none", "rows": 9, "counts": [4, 5], "early": {"accuracy": 0.8}}
+    soft = {"commands": ["noiseproof train ce --data data.npz --labels audit/posterior.npz"], "accuracy": 0.85}
+    one = {
+        "also": [soft],
+        "set": "wine",
+        "kind": "small",
+        "noise": "none",
+        "rows": 9,
+        "counts": [4, 5],
+        "early": {"accuracy": 0.8},
+    }
     other = [{**one, "accuracy": one["accuracy"] + gain} for one, gain in zip(models, (0.02, 0.04), strict=True)]
     lines = [{**one, "models": found, "environment": facts} for found in (models, other)]
     monkeypatch.setattr(record, "read_lines", lambda name: lines)
     text = record.next_table()
-    assert "| wine | small | none | 9 rows, 2 classes | 2 | 80.0 | +11.0 | +0.0 | +11.0 |" in text
+    assert "| wine | small | none | 9 rows, 2 classes | 2 | 80.0 | +11.0 | +0.0 | +11.0 | +5.0 |" in text
     assert "On 1 of 1 data sets no printed command leads to a model more than 1 point below" in text
     assert "the worst mean is +0.0 points. The worst of 4 models gains -2.0 points, and the mean gain is +5.5 points" in text

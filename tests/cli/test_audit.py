@@ -110,8 +110,6 @@ def test_predictions_of_ones_own_model_are_enough():
     assert lines[5].startswith("out/audit.html shows those flagged and takes decisions; audit.csv")
     assert lines[6:] == [
         "next, for a model that does not learn the wrong labels: noiseproof fit mine.npz --out model",
-        "next, to train a network on the probability of every class: noiseproof train ce --data mine.npz --labels "
-        "out/posterior.npz",
         "next, for the loss and settings of a training loop of your own: noiseproof advise mine.npz --noise out",
     ]
     assert sorted(path.name for path in Path("out").iterdir()) == ["audit.csv", "audit.html", "posterior.npz", "transition.csv"]
@@ -126,14 +124,23 @@ def next_commands(done):
     return {words[0]: words for words in commands}
 
 
-def test_the_commands_that_are_printed_next_fit_train_on_soft_labels_and_advise():
+def test_the_commands_that_are_printed_next_fit_and_advise():
     commands = next_commands(audit(*arrays(), "--out", "out dir"))
-    assert list(commands) == ["fit", "train", "advise"]
-    assert commands["train"][-1] == "out dir/posterior.npz"
-    for words, more in (("fit", ["--learners", "logistic-0.01"]), ("train", ["--dry-run"]), ("advise", [])):
+    assert list(commands) == ["fit", "advise"]
+    for words, more in (("fit", ["--learners", "logistic-0.01"]), ("advise", [])):
         done = run(*commands[words], *more)
         assert done.exit_code == 0, done.output
     assert "wrong labels" in done.stdout
+    assert "train ce" not in Path("out dir/audit.html").read_text("utf-8") + Path("model/report.html").read_text("utf-8")
+
+
+def test_of_images_a_network_on_soft_labels_is_among_the_commands_that_are_printed_next():
+    _, *p = arrays()
+    np.savez("images.npz", x=np.random.default_rng(0).integers(0, 256, (ROWS, 8, 8), dtype=np.uint8), y=GIVEN)
+    commands = next_commands(audit("images.npz", *p, "--out", "out dir"))
+    assert list(commands) == ["fit", "train", "advise"]
+    assert commands["train"][-1] == "out dir/posterior.npz"
+    assert run(*commands["train"], "--dry-run").exit_code == 0
 
 
 def test_labels_of_a_file_are_those_that_the_next_commands_train_on():

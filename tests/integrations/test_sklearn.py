@@ -278,8 +278,29 @@ def test_weights_are_routed_to_fit_and_say_how_often_a_row_counts():
         scaler = StandardScaler().set_fit_request(sample_weight=False)
         pipeline = make_pipeline(scaler, NoiseRobustClassifier(**QUICK).set_fit_request(sample_weight=True))
         assert pipeline.fit(x, given, sample_weight=weights)[-1].model_.audit.given.shape == (weights.sum(),)
-    with pytest.raises(ValueError, match="whole numbers with loss='auto'"):
-        NoiseRobustClassifier(**QUICK).fit(x, given, sample_weight=weights / 2)
+
+
+@pytest.mark.parametrize(
+    ("weights", "counts"),
+    [
+        ([2, 1, 0], [2, 1, 0]),
+        ([100, 200, 300], [1, 2, 3]),
+        ([0.5, 1.5, 1.0], [1, 3, 2]),
+        ([0.2, 0.3, 0.0], [2, 3, 0]),
+        ([1e300, 1e300, 5e299], [2, 2, 1]),
+        ([1e-300, 3e-300, 1e-300], [1, 3, 1]),
+        ([0.1234, 1.0, 1.8766], [1, 10, 19]),  # the mean is 1, and a tenth of it is the unit
+        ([1e-9, 1.0, 1.0], [1, 15, 15]),  # no example is left out but for a weight of 0
+    ],
+)
+def test_weights_of_any_size_are_repetitions_where_fit_learns(weights, counts, monkeypatch):
+    seen = []
+    monkeypatch.setattr("noiseproof.sklearn.fit", lambda dataset, **options: seen.append((dataset, options)))
+    x = np.arange(3.0)[:, None]
+    NoiseRobustClassifier().fit(x, ["a", "b", "c"], sample_weight=weights)
+    dataset, options = seen[0]
+    assert np.bincount(options["groups"], minlength=3).tolist() == counts
+    assert len(dataset.train) == sum(counts)
 
 
 @pytest.mark.parametrize(
@@ -310,5 +331,5 @@ def test_a_network_learns_soft_labels_and_weights_of_any_size():
     for wrong in (soft * 2, soft - 0.5):
         with pytest.raises(ValueError, match="soft labels must be probabilities"):
             NoiseRobustClassifier(**SMALL).fit(x, wrong)
-    with pytest.raises(ValueError, match="a network learns soft labels"):
+    with pytest.raises(ValueError, match="loss='ce' learns soft labels"):
         NoiseRobustClassifier().fit(x, soft)

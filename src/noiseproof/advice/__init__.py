@@ -35,6 +35,7 @@ EPOCHS: dict[DataKind, int] = {
 }  # fmt: skip
 """The paper's, with the robust losses; of features the trainer's own"""
 PATIENCE = 20
+TEMPERED = "(N / (K n_k))^(1 - 1/K)"
 MIN_CONFUSION, MAX_CONFUSIONS = 0.05, 2
 """The share of a class that is given one other label from which on it is named, and how many of them"""
 MODEL_FOLDER = "model"
@@ -132,7 +133,8 @@ class Advice:
         loss: The name of the loss for one's own loop.
         options: Its hyperparameters.
         early_stopping: Whether to stop early, by the cross entropy of held-out labels as given.
-        class_weight: "balanced", or None if classes are about as frequent, or nothing is known of that.
+        class_weight: "tempered", see :func:`noiseproof.train.class_weights.class_weights`; or None if classes are about as
+            frequent, or nothing is known of that.
         epochs: Passes over the examples, at most.
         l1: Strength of the L1 regularisation; None where the default is to be kept.
         l2: Strength of the L2 regularisation; None where the default is to be kept.
@@ -150,7 +152,7 @@ class Advice:
     loss: str
     options: Mapping[str, Any]
     early_stopping: bool
-    class_weight: Literal["balanced"] | None
+    class_weight: Literal["tempered"] | None
     epochs: int
     l1: float | None
     l2: float | None
@@ -225,7 +227,7 @@ def advise(
         (1.0, 18.0, 5e-05)
         >>> found = advise("symmetric:0.4", kind="features", counts={"stay": 900, "leave": 100})
         >>> found.loss, found.early_stopping, found.class_weight
-        ('ce', True, 'balanced')
+        ('ce', True, 'tempered')
     """
     present = [] if counts is None else [count for count in counts.values() if count > 0]
     if counts is not None:
@@ -254,7 +256,7 @@ def advise(
     own = (dataclasses.replace(part, value=f"{part.value}, with early stopping") if early else part, *parts)
     labels = [_labels(given if isinstance(given, str) and (Path(given) / POSTERIOR_FILE).is_file() else MODEL_FOLDER)]
     own = (*own, *(labels if early and not hopeless else []), weighting, epochs, regularisation)
-    weight: Literal["balanced"] | None = "balanced" if case.imbalanced else None
+    weight: Literal["tempered"] | None = "tempered" if case.imbalanced else None
     what = (*_run(commands[0], case, hopeless, fitted), *own)
     return Advice(case, part.value, options, early, weight, EPOCHS[row], l1, l2, what, tuple(warnings), commands)
 
@@ -358,11 +360,14 @@ def _labels(folder: str) -> AdvicePart:
 
 def _class_weight(case: Case) -> AdvicePart:
     if case.imbalanced:
-        reason = "if all classes matter alike: N / (K n_k) for class k, which has n_k of the N labels; none for plain accuracy"
-        return AdvicePart("class weights", "balanced", reason, "records")
+        reason = (
+            f"{TEMPERED} for class k, which has n_k of the N labels, if all classes matter alike; none for plain accuracy. Of "
+            "two classes balanced weights amplify the wrong labels of the minority class (docs/benchmarks/class_imbalance.md)"
+        )
+        return AdvicePart("class weights", "tempered", reason, "records")
     if case.imbalance is not None:
         return AdvicePart("class weights", "none", "the classes are about as frequent", "records")
-    reason = f"unless one class has {IMBALANCE:g} times the labels of another: then balanced, N / (K n_k)"
+    reason = f"unless one class has {IMBALANCE:g} times the labels of another: then tempered, {TEMPERED}"
     return AdvicePart("class weights", "none", reason, "records")
 
 

@@ -53,6 +53,8 @@ MAX_WARNINGS = 6  # at the top
 MAX_SOURCES = 8  # files whose digest is named
 MAX_CONFUSIONS, MAX_PAIRS = 12, 500  # in the table of confusions, and to filter by
 SHADES = 9
+ON_SOFT_LABELS = "train a network on the probability of every class"
+"""A purpose of ``noiseproof train ce --labels posterior.npz``, a command to run next"""
 
 
 def audit_page(
@@ -165,11 +167,10 @@ def write_audit(
     audit.save(folder, paths=paths, own=own)
     data, to, soft = shlex.join([place, *options]), shlex.quote(str(folder)), shlex.quote(str(folder / POSTERIOR_FILE))
     labelled = data if labels is None else f"{data} --labels {shlex.quote(labels)}"
-    after = {
-        "for a model that does not learn the wrong labels": f"noiseproof fit {labelled} --out model",
-        "to train a network on the probability of every class": f"noiseproof train ce --data {data} --labels {soft}",
-        "for the loss and settings of a training loop of your own": f"noiseproof advise {labelled} --noise {to}",
-    }
+    after = {"for a model that does not learn the wrong labels": f"noiseproof fit {labelled} --out model"}
+    if dataset.train.kind != "features":  # on which a network is behind the learners of fit: docs/how_to/choosing.md
+        after[f"to {ON_SOFT_LABELS}"] = f"noiseproof train ce --data {data} --labels {soft}"
+    after["for the loss and settings of a training loop of your own"] = f"noiseproof advise {labelled} --noise {to}"
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
     again = f"noiseproof audit {labelled} --decisions decisions.csv --out {to}"
     commands["Or decide above, export, and write the data with your decisions:"] = again

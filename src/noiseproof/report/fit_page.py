@@ -16,7 +16,7 @@ from noiseproof.data import Dataset
 from noiseproof.fitting import FittedModel, Leader
 from noiseproof.fitting.verdict import ESTIMATES, SUFFERS
 from noiseproof.io.files import write_whole
-from noiseproof.report.audit_page import MAX_EXAMPLES, MAX_SOURCES, audit_context, render
+from noiseproof.report.audit_page import MAX_EXAMPLES, MAX_SOURCES, ON_SOFT_LABELS, audit_context, render
 from noiseproof.report.charts import Svg
 
 REPORT = "report.html"
@@ -95,10 +95,10 @@ def write_fit(
         "Decide above, export, and write the data with your decisions:": (
             f"noiseproof audit {data}{given} --decisions decisions.csv --out {to}"
         ),
-        "To train a network of your own on the probability of every class:": (
-            f"noiseproof train ce --data {data} --labels {shlex.quote(str(folder / POSTERIOR_FILE))}"
-        ),
     }
+    if dataset.train.kind != "features":
+        soft = shlex.quote(str(folder / POSTERIOR_FILE))
+        commands[f"To {ON_SOFT_LABELS}:"] = f"noiseproof train ce --data {data} --labels {soft}"
     facts = {"data": place, "seed": str(seed), "seconds": f"{model.verdict.seconds:.0f}"}
     facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:MAX_SOURCES]}
     text = fit_page(model, dataset, facts=facts, commands=commands, made=time.strftime("%Y-%m-%d"), shown=shown)
