@@ -39,8 +39,8 @@ WARM_SHARE = 0.3
 MEMORISING = ("fl", "ece", "efl", "ce+lc")
 """Losses that memorise wrong labels faster than cross entropy"""
 WARM_SHARES = {  # the first learn little from a label that is not predicted yet, and the next has no lower bound
-    **dict.fromkeys(("truncated-gce", "nnce", "nnfl", "anl-ce", "anl-fl"), 0.5),
-    "negative-ls": 0.7,
+    **dict.fromkeys(("nnce", "nnfl", "anl-ce", "anl-fl"), 0.5),
+    **dict.fromkeys(("truncated-gce", "negative-ls"), 0.7),
     **dict.fromkeys(MEMORISING, 0.9),
 }
 """The share for losses that need a longer start"""
