@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 
 from noiseproof.version import __version__
@@ -32,7 +33,15 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a pipe or a terminal may have an encoding without the letters of a name
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = show_warning
     app(prog_name="noiseproof")
+
+
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning of Python in one line, such as torch's where it cannot start the GPU, without the line of code that gave it."""
+    from noiseproof.io.console import warn
+
+    warn(" ".join(str(message).split()))
 
 
 def handle_sigint(number: int, frame: FrameType | None) -> None:

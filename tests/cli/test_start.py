@@ -42,6 +42,23 @@ def test_ctrl_c_while_torch_is_imported_ends_a_command_without_a_trace(tmp_path,
     assert interrupted(tmp_path, *words, "train", "digits/ce") == (130, "stopped\n")
 
 
+def test_a_warning_of_another_package_is_one_line(tmp_path):
+    """torch's, where a limit of addresses keeps it from the GPU, has several, and Python adds the line of code."""
+    said = "CUDA initialization: Error 2: out of memory\n (Triggered internally at CUDAFunctions.cpp:109.)"
+    code = f"""
+import sys, warnings
+from noiseproof.__main__ import main
+from noiseproof.losses import facts
+of_all = facts.list_facts
+facts.list_facts = lambda: warnings.warn({said!r}) or of_all()
+sys.argv = ["noiseproof", "losses"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == f"warning: {said.replace(chr(10), '')}\n"
+
+
 def test_ctrl_c_in_a_program_of_others_is_as_it_was(tmp_path):
     (tmp_path / "own.py").write_text(
         "try:\n    from noiseproof import JALCE\nexcept KeyboardInterrupt:\n    raise SystemExit(7)\n"

@@ -1,5 +1,6 @@
 """``noiseproof.compare`` as a library function."""
 
+import errno
 import json
 import multiprocessing
 import re
@@ -9,6 +10,7 @@ import pytest
 
 import noiseproof
 from noiseproof.comparison import Comparison, CompetitorResult
+from noiseproof.comparison.runs import _in_words
 from noiseproof.train import Record
 
 SMALL = {"epochs": 2, "model.hidden": [16]}
@@ -117,3 +119,8 @@ def test_what_is_wrong_is_an_error_before_anything_is_trained(tmp_path, change, 
     with pytest.raises(ValueError, match=re.escape(says)):
         noiseproof.compare(**arguments)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_a_full_disk_ended_is_said_with_the_file_as_other_errors_are():
+    error = OSError(errno.ENOSPC, "No space left on device", "out/weights.safetensors")
+    assert _in_words(error) == ("out/weights.safetensors: No space left on device", True)

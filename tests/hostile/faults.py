@@ -2,8 +2,14 @@
 
 import os
 import time
+import warnings
 
 from tests.hostile.harness import ACCEPTED, Case
+
+
+def warned(text):
+    warnings.warn(text, stacklevel=1)
+    return 1
 
 
 def refuse(text, kind=ValueError):
@@ -22,10 +28,12 @@ ATTEMPTS = {
     "accepted wrongly": lambda path: 1,
     "refused": lambda path: refuse(f"{path}: damaged", OSError),
     "accepted": lambda path: 1,
+    "trace with a warning": lambda path: warned("the file is odd"),
+    "accepted with the warning of a GPU": lambda path: warned("CUDA initialization: Unexpected error: out of memory"),
     "read wrongly": lambda path: 2,
     "refused wrongly": lambda path: refuse(f"{path}: damaged"),
 }
-FINE = ("accepted", "read wrongly", "refused wrongly")
+FINE = ("accepted", "accepted with the warning of a GPU", "read wrongly", "refused wrongly")
 CASES = [
     Case(
         name,

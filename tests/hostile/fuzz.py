@@ -1,8 +1,11 @@
-"""Files of the hostile cases, changed at random, for every reader: ``python -m tests.hostile.fuzz SECONDS SEED``.
+"""Files of the hostile cases, changed at random, for every reader: ``python -m tests.hostile.fuzz SECONDS SEED [FILES]``.
+
+The seconds are divided among the readers; each goes on until it had its share of the files as well.
 
 Hypothesis draws a case, and what is done to the bytes of its file: cut, repeated, exchanged, replaced by others or by those
 that mean something somewhere. Whatever comes of it, the reader must accept it or refuse it in one line that names the file,
-within the limits of the harness. It prints a JSON object for each fault, shrunk by Hypothesis, and one in the end.
+within the limits of the harness. It prints a JSON object for each fault, shrunk by Hypothesis, and one in the end: how many
+were read and refused, the most processor time and the most resident memory beyond that of before, in MiB, that one took.
 """
 
 import importlib
@@ -94,9 +97,31 @@ def with_changes(case, changes):
     return replace(case, make=make)
 
 
-def fuzzed(cases, seconds, seed):
-    """How many files were read within so many seconds, by how it ended, and the fault if there is one."""
-    ended, fault, end = Counter(), [], time.monotonic() + seconds
+class Tally:
+    """How many files were read, by how it ended, and which were the slowest and the largest."""
+
+    def __init__(self):
+        self.ended = Counter()
+        self.slowest, self.largest = (0.0, ""), (0, "")
+
+    def add(self, outcome, name):
+        """Count the outcome of a file."""
+        self.ended[outcome.kind] += 1
+        self.slowest = max(self.slowest, (outcome.seconds, name))
+        self.largest = max(self.largest, (outcome.peak, name))
+
+    def as_dict(self):
+        """What is printed."""
+        (seconds, slow), (peak, large) = self.slowest, self.largest
+        return {
+            "files": self.ended.total(), **self.ended,
+            "slowest_seconds": round(seconds, 3), "slowest": slow, "peak_mib": round(peak / 2**20, 1), "largest": large,
+        }  # fmt: skip
+
+
+def fuzzed(reader, cases, seconds, seed, files, tally):
+    """Read changed files for so many seconds, and at least so many; the fault if there is one."""
+    fault, end, before = [], time.monotonic() + seconds, tally.ended.total()
 
     changed_cases = st.tuples(st.sampled_from(cases), st.lists(CHANGE, min_size=1, max_size=4))
 
@@ -104,10 +129,10 @@ def fuzzed(cases, seconds, seed):
     @hypothesis.settings(max_examples=10**6, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(st.lists(changed_cases, min_size=1, max_size=harness.BATCH))
     def some(drawn):  # several, which share a fork
-        if time.monotonic() > end:
+        if time.monotonic() > end and tally.ended.total() - before >= files:
             raise KeyboardInterrupt
         for (case, changes), outcome in zip(drawn, harness.run([with_changes(*each) for each in drawn]), strict=True):
-            ended[outcome.kind] += 1
+            tally.add(outcome, f"{reader}: {case.name}")
             if not outcome.fine:
                 fault[:] = [{"case": case.name, "changes": repr(changes), "kind": outcome.kind, "text": outcome.text[-1500:]}]
                 raise AssertionError(outcome.kind)
@@ -117,21 +142,20 @@ def fuzzed(cases, seconds, seed):
     except KeyboardInterrupt:
         pass
     except AssertionError:
-        return ended, fault[0]
-    return ended, fault[0] if fault else None
+        return fault[0]
+    return fault[0] if fault else None
 
 
 def main():
-    seconds, seed = float(sys.argv[1]), int(sys.argv[2])
+    seconds, seed, files = float(sys.argv[1]), int(sys.argv[2]), int((*sys.argv, 0)[3])
     harness.import_once()
-    readers, total, faults = examples(), Counter(), 0
+    readers, tally, faults = examples(), Tally(), 0
     for name, cases in readers.items():
-        ended, fault = fuzzed(cases, seconds / len(readers), seed)
-        total += ended
+        fault = fuzzed(name, cases, seconds / len(readers), seed, -(-files // len(readers)), tally)
         if fault is not None:
             faults += 1
             print(json.dumps({"reader": name, **fault}), flush=True)
-    print(json.dumps({"readers": len(readers), "faults": faults, **total}))
+    print(json.dumps({"readers": len(readers), "faults": faults, **tally.as_dict()}))
 
 
 if __name__ == "__main__":

@@ -275,6 +275,8 @@ def _in_words(outcome: AnyOutcome) -> tuple[str, bool]:
     """What came of a run, and whether it failed."""
     if isinstance(outcome, DivergenceError):
         return f"diverged: {outcome}", False
+    if isinstance(outcome, OSError) and outcome.strerror and outcome.filename is not None:
+        return f"{outcome.filename}: {outcome.strerror}", True
     if isinstance(outcome, Exception):
         return str(outcome) if isinstance(outcome, WorkerError) else f"{type(outcome).__name__}: {outcome}", True
     facts = outcome.record.result if isinstance(outcome, Outcome) else outcome["result"]
