@@ -43,6 +43,7 @@ python_maximum_signature_line_length = 88
 add_module_names = False
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the theme's own underlines what is imported, as if it were a link
 html_title = f"noiseproof {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

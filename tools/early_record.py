@@ -154,7 +154,7 @@ def epochs() -> str:
     return figures.lines(
         "CIFAR-10, 40 % of the training labels wrong (symmetric)",
         series,
-        across=f"epoch; mean of seeds {' and '.join(str(run.seed) for run in classic)}",
+        across=f"epoch; mean of seeds {', '.join(str(run.seed) for run in classic)}",
         up="accuracy on 10,000 clean test images, %",
         marks=[(run.best_epoch, run.best, 0) for run in classic],
         level=(best, f"best possible epoch: {best:.1f}", 0),

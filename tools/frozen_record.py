@@ -127,31 +127,43 @@ def frozen_answer() -> str:
     if linear is None or mlp is None:
         return ""
     best = best_loss("linear")
+    compared = {PROPOSED: ("logistic-cv", "ce-early", "fit"), best: ("logistic-cv", "fit")}
     said = [
         f"**On frozen features, JAL-CE gains {linear.text()} points over cross entropy with a linear head, and {mlp.text()} "
         f"points with an MLP** ({linear.settings} noisy settings of CIFAR-10 and CIFAR-100, {_seeds()}).",
-        *(_beside(PROPOSED, method) for method in ("logistic-cv", "ce-early", "fit")),
+        _verdict(PROPOSED, compared[PROPOSED]),
         f"The best loss with a linear head in hindsight is {title(best)}.",
-        *(_beside(best, method) for method in ("logistic-cv", "fit")),
+        _verdict(best, compared[best]),
     ]
-    return " ".join(one for one in said if one)
+    rows = [_beside(loss, method) for loss, methods in compared.items() for method in methods]
+    head = ["a linear head with", "minus", "under noise", "on clean labels"]
+    words = "Differences in points, with 95 % intervals or, where settings are few, with their number in parentheses:"
+    return "\n\n".join([" ".join(filter(None, said)), words, table(head, filter(None, rows)).rstrip()])
 
 
-def _beside(loss: str, method: str) -> str:
-    """A loss with a linear head against another method, under noise and on clean labels."""
-    found = gain(f"linear:{loss}", method)
+def _name(method: str) -> str:
+    return {"fit": "`fit`", "ce-early": "an MLP with early stopping"}.get(method, OTHERS[method])
+
+
+def _verdict(loss: str, methods: Sequence[str]) -> str:
+    """Whether a linear head with a loss is better or worse than others under noise, where the settings suffice to say."""
+    said = []
+    for method in methods:
+        found = gain(f"linear:{loss}", method)
+        if found is not None and found.settings >= FEW:
+            word = (
+                "better than" if found.low > 0 else "worse than" if found.high < 0 else "statistically indistinguishable from"
+            )
+            said.append(f"{word} {_name(method)}")
+    return f"Under noise, a linear head with {title(loss)} is {' and '.join(said)}." if said else ""
+
+
+def _beside(loss: str, method: str) -> list[str]:
+    """A loss with a linear head against another method, under noise and on clean labels; nothing without results of both."""
+    found, plain = gain(f"linear:{loss}", method), gain(f"linear:{loss}", method, settings(clean=True))
     if found is None:
-        return ""
-    name = {"fit": "`fit`", "ce-early": "an MLP with early stopping"}.get(method, OTHERS[method])
-    if found.settings < FEW:
-        return f"In {found.settings} settings it differs from {name} by {found.mean:+.1f} points."
-    verb = (
-        "is better than" if found.low > 0 else "is worse than" if found.high < 0 else "is statistically indistinguishable from"
-    )
-    plain = gain(f"linear:{loss}", method, settings(clean=True))
-    also = "" if plain is None else f", and {plain.mean:+.1f} on clean labels"
-    few = "" if found.settings == len(settings(clean=False)) else f" in {found.settings} settings"
-    return f"A linear head with {title(loss)} {verb} {name}: {found.text()} points{few}{also}."
+        return []
+    return [title(loss), _name(method), found.text(), "" if plain is None else f"{plain.mean:+.1f}"]
 
 
 def _seeds() -> str:

@@ -93,6 +93,13 @@ def test_every_block_of_code_is_seen():
     }
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page == "README.md" or page.startswith("docs/")])
+def test_code_is_at_most_80_columns_wide(page):
+    """What a code host shows without scrolling; what readers do not see may be wider."""
+    for found in CODE.finditer(text_of(page)):
+        assert max(map(len, textwrap.dedent(found[2] or "").splitlines()), default=0) <= 80, found[2]
+
+
 @functools.cache
 def options_of(*verbs):
     """The options of a command, or None if there is no such command."""

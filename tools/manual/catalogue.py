@@ -6,6 +6,7 @@ signature in place of ``<!-- signature: NAME -->``.
 
 from __future__ import annotations
 
+import ast
 import doctest
 import functools
 import importlib
@@ -102,7 +103,7 @@ def section(entry: LossEntry) -> str:
         words,
         "",
         "```python",
-        facts_of(entry).usage[0].replace("'", '"'),
+        _within_80_columns(facts_of(entry).usage[0]).replace("'", '"'),
         "```",
         "",
         *_facts(entry, reference),
@@ -110,6 +111,18 @@ def section(entry: LossEntry) -> str:
         f"<!-- signature: {entry.name} -->",
     ]
     return "\n".join(lines)
+
+
+def _within_80_columns(code: str) -> str:
+    """A call that is assigned, with an option a line where it is too long.
+
+    >>> print(_within_80_columns("x = f(" + ", ".join(f"option_{k}={k}.0" for k in range(7)) + ")").count(",\\n"))
+    7
+    """
+    if len(code) <= 80:
+        return code
+    head, call = code.partition("(")[0], ast.parse(code).body[0].value  # type: ignore[attr-defined]
+    return "\n".join([f"{head}(", *(f"    {ast.unparse(each)}," for each in (*call.args, *call.keywords)), ")"])
 
 
 def with_curves(text: str) -> str:
