@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from noiseproof.data import NamedDataset, from_arrays, register_dataset
-from noiseproof.data.opening import data_root, find_dataset, open_dataset
-from noiseproof.data.registry import all_datasets
+from noiseproof.data.opening import data_root, find_dataset, open_dataset, open_unlabelled
+from noiseproof.data.registry import all_datasets, named_in_memory
 from noiseproof.paper import datasets
 from noiseproof.paper.plugin import SOURCES
 
@@ -281,3 +281,10 @@ def test_a_name_is_the_name_even_where_a_folder_is_called_so(tmp_path, monkeypat
     with pytest.raises(FileNotFoundError, match="cifar10 is not in"):
         open_dataset("cifar10")
     assert open_dataset("./cifar10").classes == ("cat", "dog")
+
+
+def test_images_of_a_named_data_set_are_predicted_under_their_paths(tmp_path):
+    make_images(tmp_path)
+    pets = open_dataset(tmp_path)
+    with named_in_memory({"pets": pets}):
+        assert open_unlabelled("pets", pets.classes, None).names == pets.train.paths

@@ -365,18 +365,21 @@ class Unlabelled:
     Args:
         examples: The inputs.
         labels: Their labels as indices of the classes, if they have some.
-        names: Of the examples: paths, or what a column of a table says.
         note: Why labels that are there are not used, or how columns differ from those of training.
 
     >>> from noiseproof.data import Split
-    >>> Unlabelled(Split(np.zeros((1, 2), np.float32), np.zeros(1, np.int64)), None).labels is None
-    True
+    >>> Unlabelled(Split(np.zeros((1, 2), np.float32), np.zeros(1, np.int64), ("row 1",))).names
+    ('row 1',)
     """
 
     examples: Examples
-    labels: NDArray[np.int64] | None
-    names: tuple[str, ...] | None = None
+    labels: NDArray[np.int64] | None = None
     note: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the examples: paths, or what a column of a table says."""
+        return self.examples.paths
 
 
 def open_unlabelled(
@@ -455,13 +458,13 @@ def _examples(path: Path, classes: Sequence[str]) -> Unlabelled:
         arrays = npz_arrays(path, ("x",), ("y",))
         x, y = arrays["x"], arrays.get("y")
         if y is None:
-            return Unlabelled(as_split(x, np.zeros(x.shape[:1] or 1, np.int64), None, f"{path}, x"), None)
+            return Unlabelled(as_split(x, np.zeros(x.shape[:1] or 1, np.int64), None, f"{path}, x"))
         split = as_split(x, y, len(classes), f"{path}, x and y")
         return Unlabelled(split, split.labels)
     if suffix in TEXT_SUFFIXES:
         return _list(path, classes)
     if suffix in IMAGE_EXTENSIONS:
-        return _unlabelled(ImageFiles((os.fspath(path),), np.zeros(1, np.int64)))
+        return Unlabelled(ImageFiles((os.fspath(path),), np.zeros(1, np.int64)))
     raise DataError(f"{path}: examples to predict are {READABLE}, a folder or an image, got {suffix!r}")
 
 
@@ -476,8 +479,7 @@ def _rows(
         raise DataError(f"{source}: a table, and the network was trained on {what}; an .npz file has arrays")
     else:
         examples, texts = read_rows(source, features, encoder, label, said)
-    labels, note = (None, "") if texts is None else _indices(texts, classes)
-    return Unlabelled(examples, labels, examples.paths, note)
+    return Unlabelled(examples) if texts is None else Unlabelled(examples, *_indices(texts, classes))
 
 
 def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
@@ -490,10 +492,9 @@ def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
     if not folders and not images:
         raise DataError(f"{folder}: no images")
     if images:
-        return _unlabelled(class_files(folder, {".": 0}, lambda _: None, root=folder))
+        return Unlabelled(class_files(folder, {".": 0}, lambda _: None, root=folder))
     files = class_files(folder, {name: k for k, name in enumerate(folders)}, lambda _: None, root=folder)
-    labels, note = _indices([folders[k] for k in files.labels], classes)
-    return Unlabelled(files, labels, files.paths, note)
+    return Unlabelled(files, *_indices([folders[k] for k in files.labels], classes))
 
 
 def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
@@ -501,14 +502,9 @@ def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
     column = bool(lines) and lines[0][1].lower() in PATH_WORDS
     if not lines or column or (header_of(lines[0][1]) is None and (path.parent / lines[0][1]).is_file()):
         listed = not_empty([Line(text, 0, number) for number, text in lines[column:]], path)
-        return _unlabelled(image_files(path, listed, path.parent, check=True))
+        return Unlabelled(image_files(path, listed, path.parent, check=True))
     dataset = load_list(path)
-    labels, note = _indices([dataset.classes[k] for k in dataset.train.labels], classes)
-    return Unlabelled(dataset.train, labels, dataset.train.paths, note)
-
-
-def _unlabelled(files: ImageFiles) -> Unlabelled:
-    return Unlabelled(files, None, files.paths)
+    return Unlabelled(dataset.train, *_indices([dataset.classes[k] for k in dataset.train.labels], classes))
 
 
 def _indices(labels: Sequence[str], classes: Sequence[str]) -> tuple[NDArray[np.int64] | None, str]:

@@ -167,9 +167,9 @@ class FittedModel:
         if path:
             return open_unlabelled(new, classes, None if self.features.averaged else len(self.features.centre))
         if self.features.averaged and isinstance(new, list | tuple) and all(isinstance(one, str | os.PathLike) for one in new):
-            return Unlabelled(ImageFiles(tuple(map(os.fspath, new)), np.zeros(len(new), np.int64)), None)
+            return Unlabelled(ImageFiles(tuple(map(os.fspath, new)), np.zeros(len(new), np.int64)))
         inputs = np.asarray(new.detach().cpu() if hasattr(new, "detach") else new)
-        return Unlabelled(_split(inputs, self.features.shape), None)
+        return Unlabelled(_split(inputs, self.features.shape))
 
     def proba_of(self, examples: Examples) -> NDArray[np.float32]:
         """Predict examples.
