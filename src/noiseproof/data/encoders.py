@@ -36,11 +36,18 @@ COUNTS: Mapping[str, Any] = {"alternate_sign": False, "norm": None, "dtype": np.
 DAY = 86_400.0
 
 
+ENCODERS: dict[str, type[Any]] = {}
+"""By the kind of column, or the key in a stored state"""
+
+
 class Encoder:
     """One column's encoder, a dataclass: its fields are what it keeps."""
 
     key: ClassVar[str]
     name: str
+
+    def __init_subclass__(cls) -> None:
+        ENCODERS[cls.key] = cls
 
     @classmethod
     def fit(cls, values: Series, name: str, seed: int) -> Self:
@@ -364,23 +371,6 @@ def _embedded(values: Series, encoder: PretrainedEncoder, modality: Modality, wi
     matrix = np.full((len(values), width or found.shape[1]), np.nan, np.float32)
     matrix[there] = found.reshape(-1, matrix.shape[1])
     return matrix
-
-
-ENCODERS: Mapping[str, type[Any]] = {
-    one.key: one
-    for one in (
-        NumberEncoder,
-        ScaledEncoder,
-        PlainEncoder,
-        BooleanEncoder,
-        DateEncoder,
-        CategoryEncoder,
-        TextEncoder,
-        EmbeddingEncoder,
-        PretrainedColumn,
-    )
-}
-"""By the kind of column, or the key in a stored state"""
 
 
 def _level_texts(values: Series) -> Series:

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +150,7 @@ class TableEncoder:
             own, numbers = one.state()
             facts.append({"name": one.name, "encoder": type(one).key, **own})
             arrays |= {f"{k}.{name}": array for name, array in numbers.items()}
-        columns = [
-            {"name": c.name, "kind": c.kind, "missing": c.missing, "levels": c.levels, "reason": c.reason} for c in self.columns
-        ]
+        columns = [asdict(column) for column in self.columns]
         return {"version": ENCODER_VERSION, "columns": columns, "plain": self.plain, "encoders": facts}, arrays
 
     @classmethod
