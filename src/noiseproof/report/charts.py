@@ -193,19 +193,16 @@ def _last(values: Sequence[float | None]) -> float | None:
 def _apart(places: Sequence[float]) -> list[float]:
     """The places in order, moved as little as keeps ``GAP`` between two and all inside: isotonic regression of place - i GAP.
 
-    >>> _apart([100, 100])
+    >>> [float(place) for place in _apart([100, 100])]
     [94.75, 105.25]
     """
-    pools: list[tuple[float, int]] = []
-    for i, place in enumerate(sorted(places)):
-        mean, size = place - i * GAP, 1
-        while pools and pools[-1][0] > mean:
-            other, count = pools.pop()
-            mean, size = (mean * size + other * count) / (size + count), size + count
-        pools.append((mean, size))
-    last = HEIGHT - BOTTOM - GAP * (len(places) - 1)
-    free = [max(TOP, min(mean, last)) for mean, size in pools for _ in range(size)]
-    return [place + i * GAP for i, place in enumerate(free)]
+    if not places:
+        return []
+    from sklearn.isotonic import isotonic_regression
+
+    steps = GAP * np.arange(len(places))
+    moved: NDArray[np.float64] = isotonic_regression(np.sort(places) - steps)
+    return list(np.maximum(TOP, np.minimum(moved, HEIGHT - BOTTOM - steps[-1])) + steps)
 
 
 def _cut(name: str) -> str:
