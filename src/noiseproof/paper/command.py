@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
+from typing import Any, Self
 
 from noiseproof.data import data_root
+from noiseproof.io.console import Console, ProgressBar, Stopped
 from noiseproof.io.files import BusyError
 from noiseproof.io.text import duration
 from noiseproof.paper.plan import PaperRun, about
@@ -26,24 +22,6 @@ from noiseproof.train.executors import AnyOutcome, Executor, LocalExecutor, RayE
 from noiseproof.train.plan import device_named
 
 MAX_SEEDS = 100
-
-
-class Log:
-    """Lines on a console."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def say(self, *lines: str) -> None:
-        """Print lines as they are."""
-        for line in lines:
-            self.console.print(escape(line), highlight=False, soft_wrap=True)
-
-
-class _Stopped(Protocol):
-    """How a command that was stopped ends."""
-
-    status: int
 
 
 def planned(
@@ -161,26 +139,34 @@ def _outcome_lines(
         yield f"{found.not_recorded} results are in {found.store.root} and not in the records; the same command adds them"
 
 
-class Display:
-    """A line on stderr for each run that ends, and on a terminal a bar over all of them."""
+class Display(ProgressBar):
+    """Lines on a console, one for each run that ends, and on a terminal a bar over all of them."""
 
-    def __init__(self, todo: list[PlannedRun[PaperRun]], found: Reproduction, log: Log) -> None:
-        self.todo, self.found, self.say = todo, found, log.say
-        self.lock, self.start = found.lock, time.monotonic()
+    def __init__(self, shown: Console) -> None:
+        super().__init__(shown)
+        self.shares: dict[int, float] = {}
+        self.finished = self.diverged = 0
+        self.reasons: set[str] = set()
+
+    def say(self, *lines: str) -> None:
+        """Print lines as they are."""
+        for line in lines:
+            self.line(line)
+
+    def train(
+        self,
+        todo: list[PlannedRun[PaperRun]],
+        found: Reproduction,
+        at_once: int | None,
+        minutes: float | None,
+        stopped: Stopped,
+    ) -> bool:
+        """Train these runs; whether none failed, and the records have all that ended."""
+        self.todo, self.found = todo, found
         estimates = [found.costs.estimate(run) for run in todo]
         known = [seconds for seconds in estimates if seconds is not None]
         weights = known if len(known) == len(todo) else [1.0] * len(todo)
         self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
-        self.shares: dict[int, float] = {}
-        self.finished = self.diverged = 0
-        self.reasons: set[str] = set()
-        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
-        self.bar = Progress(*columns, console=log.console, expand=True, transient=True, disable=not log.console.is_terminal)
-        self.task = self.bar.add_task("", total=sum(weights), left="")
-
-    def train(self, at_once: int | None, minutes: float | None, stopped: _Stopped) -> bool:
-        """Train them; whether no run failed, and the records have all that ended."""
-        found = self.found
         try:
             with self:
                 outcome = found.train(
@@ -196,16 +182,13 @@ class Display:
         self.say(*_outcome_lines(found, outcome, len(self.todo), self.summary(), minutes))
         return not outcome.failed and not found.not_recorded
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         many = f"{len(self.todo)} runs" if len(self.todo) > 1 else "1 run"
         known = [seconds for run in self.todo if (seconds := self.found.costs.seconds(run)) is not None]
         self.say(f"{many} to do" + (f", about {about(sum(known))}" if len(known) == len(self.todo) else ""))
+        self.begin()
         self._update_bar()
-        self.bar.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.bar.stop()
+        return super().__enter__()
 
     def callback(self, run: PlannedRun[PaperRun]) -> Callback:
         """Follows a run, for the bar."""
@@ -222,7 +205,7 @@ class Display:
 
     def reached(self, run: PlannedRun[PaperRun], share: float) -> None:
         """How much of a run is done."""
-        with self.lock:
+        with self.found.lock:
             self.shares[id(run)] = share
             self._update_bar()
 
@@ -257,5 +240,4 @@ class Display:
     def _update_bar(self) -> None:
         done, total = sum(share * self.weights[run] for run, share in self.shares.items()), sum(self.weights.values())
         ended = sum(share == 1.0 for share in self.shares.values())
-        text = f"{duration((time.monotonic() - self.start) / done * (total - done))} left" if done else ""
-        self.bar.update(self.task, completed=done, description=f"{ended}/{len(self.todo)}", left=text)
+        self.update(f"{ended}/{len(self.todo)}", done, total, self.left(done, total))

@@ -89,7 +89,7 @@ def reproduce(
     """
     from noiseproof.paper import command
 
-    told = command.Log(Console(stderr=True))
+    told = command.Display(Console(stderr=True))
     with errors_reported():
         found = command.planned(
             tables=tables, datasets=dataset, losses=loss, noises=noise, seeds=seeds, shard=share, precision=precision, how=how,
@@ -106,7 +106,7 @@ def reproduce(
     well = True
     if todo:
         with sigterm_as_ctrl_c() as stopped:
-            well = command.Display(todo, found, told).train(at_once, minutes, stopped)
+            well = told.train(todo, found, at_once, minutes, stopped)
     told.say(*command.what_is_missing(found))
     if found.cells:
         echo(found.formatted(how).rstrip("\n"))
