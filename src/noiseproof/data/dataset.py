@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -260,6 +260,23 @@ class Dataset:
         """All splits by name: train, test and the further ones."""
         test = {} if self.test is None else {"test": self.test}
         return {"train": self.train, **test, **self.other_tests}
+
+    def with_splits(self, splits: Mapping[str, Examples], **changes: Any) -> Dataset:
+        """Return the data set with other examples.
+
+        Args:
+            splits: By name, ``train`` among them.
+            **changes: Other attributes that change with them.
+
+        Returns:
+            The new data set.
+
+        >>> digits = load_digits()
+        >>> digits.with_splits({"train": digits.train.take([0, 1])})
+        Dataset(digits: 10 classes, train 2, inputs (64,))
+        """
+        others = {name: examples for name, examples in splits.items() if name not in ("train", "test")}
+        return dataclasses.replace(self, train=splits["train"], test=splits.get("test"), other_tests=others, **changes)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(split)}" for name, split in self.splits.items())

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from noiseproof.checks import check_integer
-from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
+from noiseproof.data.dataset import Dataset, ImageFiles, Split
 from noiseproof.data.images import IMAGE_FORMATS, damaged, decode, open_file
 from noiseproof.data.operations import Framing, ResizeCrop, Size
 from noiseproof.io.files import DataError
@@ -329,12 +329,8 @@ def in_memory_at(dataset: Dataset, size: Size, *, keep_rgb: bool = False) -> Dat
     images = {name: _pixels(split, size) for name, split in splits.items()}
     if not keep_rgb and all((pixels[..., :1] == pixels[..., 1:]).all() for pixels in images.values()):
         images = {name: pixels[..., :1].copy() for name, pixels in images.items()}
-    ready: dict[str, Examples] = {
-        name: Split(images[name], split.labels, split.paths) if not split.in_memory else split
-        for name, split in dataset.splits.items()
-    }
-    train, test = ready.pop("train"), ready.pop("test", None)
-    return Dataset(dataset.name, train, test, dataset.classes, dataset.sources, ready)
+    ready = {name: Split(images[name], split.labels, split.paths) for name, split in splits.items()}
+    return dataset.with_splits({**dataset.splits, **ready})
 
 
 def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -364,13 +364,11 @@ def encoded_images(dataset: Dataset, encoder: str) -> Dataset:
         raise DataError(f"--encoder {encoder}: {dataset.name} has features already, no texts and no images")
     rows = {split: image_frame(examples) for split, examples in dataset.splits.items()}
     table = Table(rows, "label", {}, TableEncoder([Column(IMAGE, "image")], pretrained=encoder).fit(rows["train"]))
-    found: dict[str, Examples] = {
+    found = {
         split: Split(table.encoder.transform(rows[split]), examples.labels, examples.paths, scaled=True)
         for split, examples in dataset.splits.items()
     }
-    train, test = found.pop("train"), found.pop("test", None)
-    columns = tuple(table.encoder.feature_names)
-    return replace(dataset, train=train, test=test, other_tests=found, columns=columns, table=table)
+    return dataset.with_splits(found, columns=tuple(table.encoder.feature_names), table=table)
 
 
 def image_frame(images: Any, column: str = IMAGE) -> Frame:
