@@ -114,15 +114,27 @@ def section(entry: LossEntry) -> str:
 
 
 def _within_80_columns(code: str) -> str:
-    """A call that is assigned, with an option a line where it is too long.
+    """A call that is assigned; where it is too long, without flags, which are as by default, and then with an option a line.
 
-    >>> print(_within_80_columns("x = f(" + ", ".join(f"option_{k}={k}.0" for k in range(7)) + ")").count(",\\n"))
-    7
+    >>> _within_80_columns("criterion = noiseproof.Loss(first=0.123456789, second=0.123456789, third=True)")
+    'criterion = noiseproof.Loss(first=0.123456789, second=0.123456789, third=True)'
+    >>> _within_80_columns("criterion = noiseproof.Loss(first=0.123456789, second=0.123456789, flag=False, base=None)")
+    'criterion = noiseproof.Loss(first=0.123456789, second=0.123456789)'
+    >>> print(_within_80_columns("criterion = noiseproof.Loss(first=0.123456789, second=0.123456789, third=0.12345)"))
+    criterion = noiseproof.Loss(
+        first=0.123456789,
+        second=0.123456789,
+        third=0.12345,
+    )
     """
     if len(code) <= 80:
         return code
-    head, call = code.partition("(")[0], ast.parse(code).body[0].value  # type: ignore[attr-defined]
-    return "\n".join([f"{head}(", *(f"    {ast.unparse(each)}," for each in (*call.args, *call.keywords)), ")"])
+    call = ast.parse(code).body[0].value  # type: ignore[attr-defined]
+    kept = [each for each in call.keywords if ast.unparse(each.value) not in ("True", "False", "None")]
+    head, options = code.partition("(")[0], [ast.unparse(each) for each in (*call.args, *kept)]
+    if len(short := f"{head}({', '.join(options)})") <= 80:
+        return short
+    return "\n".join([f"{head}(", *(f"    {option}," for option in options), ")"])
 
 
 def with_curves(text: str) -> str:
