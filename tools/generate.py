@@ -141,6 +141,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     PAGES / "class_imbalance.md": {
         "answer": rare_record.imbalance_answer,
         "defaults": rare_record.imbalance_defaults,
+        "early": rare_record.imbalance_early,
         "tables": rare_record.imbalance_tables,
     },
     PAGES / "defaults.md": {"tables": own_defaults},

@@ -11,10 +11,13 @@ from typing import Any
 import figures
 from results import FIGURES, folded, read_lines, table, where_measured
 
-__all__ = ["CHARTS", "imbalance_answer", "imbalance_defaults", "imbalance_tables"]
+__all__ = ["CHARTS", "imbalance_answer", "imbalance_defaults", "imbalance_early", "imbalance_tables"]
 
 RECORD = "rare_cpu.jsonl"
 DEFAULTS_RECORD = "imbalance_cpu.jsonl"
+EARLY_RECORD = "imbalance_early_cpu.jsonl"
+EARLY = ("none", "balanced", "tempered")
+"""Class weights of cross entropy with early stopping"""
 BELOW = 2.0
 """Points of balanced accuracy below cross entropy that are counted"""
 MOST_NAMED = 5
@@ -133,6 +136,30 @@ def imbalance_defaults() -> str:
     )
     parts = [folded("By loss", _by_loss(uneven)), folded("The same without class imbalance", _by_loss(even))]
     return "\n\n".join([table(head, rows), *parts, about])
+
+
+def imbalance_early() -> str:
+    """Cross entropy with early stopping: what class weights add to its balanced accuracy."""
+    lines = read_lines(EARLY_RECORD)
+    cells: dict[tuple[str, str], dict[tuple[float, int], dict[str, float]]] = {}
+    for one in sorted(lines, key=lambda one: (one["data"] == "ten generated classes", one["noise"])):
+        of_cell = cells.setdefault((one["data"], one["noise"]), {}).setdefault((one["ratio"], one["seed"]), {})
+        of_cell[one["way"]] = 100 * one["balanced_accuracy"]
+    rows = []
+    for setting, found in cells.items():
+        runs = [run for run in found.values() if len(run) == len(EARLY)]
+        row = [_named(*setting), str(len(runs)), f"{fmean(run['none'] for run in runs):.1f}"]
+        for weights in EARLY[1:]:
+            gains = [run[weights] - run["none"] for run in runs]
+            row.append(f"{fmean(gains):+.1f} ({min(gains):+.1f})")
+        rows.append(row)
+    sizes = ", ".join(f"1:{1 / ratio:.2g}" for ratio in sorted({one["ratio"] for one in lines}, reverse=True))
+    about = (
+        f"The table contains the balanced accuracy without class weights, and the points gained by weights with the least gain "
+        f"of a run in brackets; imbalance {sizes}. {_seeds(lines)} `benchmarks/rare_classes.py --study early`; "
+        f"{where_measured(lines)}"
+    )
+    return f"{table(['', 'runs', 'no weights, %', *EARLY[1:]], rows)}\n{about}"
 
 
 def _seeds(lines: list[Line]) -> str:

@@ -46,6 +46,21 @@ def test_the_answer_counts_the_losses_that_are_above_cross_entropy_under_noise(s
     assert "above that of cross entropy in 1 of 2 cases. The lowest is MAE with -3.3 points." in text
 
 
+def test_the_table_of_early_stopping_has_the_gain_of_class_weights_and_the_worst_run(script, monkeypatch):
+    record = script("rare_record")
+    gains = {1: (4, 2), 2: (-10, 1)}
+    lines = [
+        {"data": "two generated classes", "ratio": 0.1, "noise": "none", "loss": "ce", "way": way, "seed": seed}
+        | {"balanced_accuracy": 0.8 + points / 100, "environment": FACTS}
+        for seed, (balanced, tempered) in gains.items()
+        for way, points in (("none", 0), ("balanced", balanced), ("tempered", tempered))
+    ]
+    monkeypatch.setattr(record, "read_lines", lambda name: lines)
+    text = record.imbalance_early()
+    assert "| two generated classes, no noise | 2 | 80.0 | -3.0 (-10.0) | +1.5 (+1.0) |" in text
+    assert "imbalance 1:10. Seeds 1 to 2. `benchmarks" in text
+
+
 def option_lines(others):
     """Cross entropy, stopped early or not, and others with their points and seconds; one machine takes 4 times as long."""
     for place, seed in ((f"set {number}", seed) for number in range(5) for seed in (1, 2, 3)):

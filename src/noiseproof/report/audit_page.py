@@ -168,7 +168,7 @@ def write_audit(
     data, to, soft = shlex.join([place, *options]), shlex.quote(str(folder)), shlex.quote(str(folder / POSTERIOR_FILE))
     labelled = data if labels is None else f"{data} --labels {shlex.quote(labels)}"
     after = {"for a model that does not learn the wrong labels": f"noiseproof fit {labelled} --out model"}
-    if dataset.train.kind != "features":  # on which a network is behind the learners of fit: docs/how_to/choosing.md
+    if dataset.train.kind != "features":  # on which a network is less reliable than fit: docs/how_to/choosing.md
         after[f"to {ON_SOFT_LABELS}"] = f"noiseproof train ce --data {data} --labels {soft}"
     after["for the loss and settings of a training loop of your own"] = f"noiseproof advise {labelled} --noise {to}"
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
