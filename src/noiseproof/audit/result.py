@@ -33,6 +33,8 @@ MIN_LABELS_PER_CLASS = 50
 none wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
 CLEAN_RATE = 0.005
 """A rate below this is hardly any; by weak predictions it is no bound"""
+MIN_UNDECIDED = 0.1
+"""Where the interval reaches from 0 to this or further, the data do not tell whether labels are wrong or hard to predict"""
 MIN_RATE_WARNED = 0.02
 """A rate from which on a warning says that the interval begins at 0: the labels may all be right"""
 CLOSE_SECOND = 0.15
@@ -207,6 +209,8 @@ class Audit:
     @property
     def weak(self) -> bool:
         """Whether the predictions are too weak for the rate to be more than a bound: what they cannot tell looks wrong."""
+        if self.rate < CLEAN_RATE and self.rate_interval[1] < MIN_UNDECIDED:
+            return False
         return self.agreement < max(MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT * (1 - self._least))
 
     @property
@@ -238,7 +242,8 @@ class Audit:
                 "flagged labels before you act on them"
             )
             if self.rate < CLEAN_RATE:
-                follows = "they are so weak that nothing is known of any label"
+                high = f"{self.rate_interval[1]:.0%}"
+                follows = f"they cannot tell wrong labels from hard examples, and up to {high} of the labels may be wrong"
             found.insert(0, f"{said}: {follows}")
         elif self.rate_interval[0] > 0 and self._uninformative:
             alone = f"the largest class alone with {self._largest_share:.0%}"
