@@ -235,7 +235,7 @@ class Audit:
             said = f"there are {len(self.given)} labels of {there} classes, fewer than {MIN_LABELS_PER_CLASS} to a class"
             found.insert(0, f"{said}: unless predictions are sure, the rate is likely too high, and its interval too")
         if self.weak:
-            perfect = f"{1 - self._least:.0%}"
+            perfect = f"{1 - self._least:.0%}" if self.rate >= CLEAN_RATE else f"{1 - self.rate_interval[1]:.0%} to 100%"
             said = f"predictions agree with only {self.agreement:.0%} of the labels, perfect ones would with {perfect}"
             follows = (
                 "they are weak and may take hard examples for wrong labels, so the rate is probably too high; check the "
@@ -378,10 +378,12 @@ def _sentences(audit: Audit) -> list[str]:
     count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
     flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
     where = "Out-of-sample" if audit.out_of_sample else "In-sample"
+    undecided = audit.rate < CLEAN_RATE and high >= MIN_UNDECIDED
+    perfect = f"{percent(1 - high)} to {percent(1 - low)}" if undecided else percent(1 - audit.rate)
     sentences = [
         f"95 % interval {percent(low)} to {percent(high)}; {flags}, more likely wrong than right.",
         f"{where} predictions agree with {percent(audit.agreement)} of the labels. Perfect ones would agree with "
-        f"{percent(1 - audit.rate)}; the wider this gap, the less certain the rate.",
+        f"{perfect}; the wider this gap, the less certain the rate.",
     ]
     names = [short_name(name) for name in audit.classes]
     if pairs := audit.confusions[:MAX_NAMED]:

@@ -304,8 +304,10 @@ class Verdict:
         if self.noisy:
             return [f"{self.headline} ({interval}); {self.flagged:,} are flagged.", UNSEEN]
         if self.undecided or self.rate.value >= MIN_RATE_WARNED:
-            looks = f"{self.headline}: {percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged."
-            return [looks, *[UNDECIDED] * self.undecided]
+            looks = f"{percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged"
+            if self.rate.value < MIN_RATE_WARNED:
+                looks = f"up to {percent(self.rate.high)} may be wrong (95 % interval); {self.flagged:,} are flagged"
+            return [f"{self.headline}: {looks}.", *[UNDECIDED] * self.undecided]
         return [f"{self.headline} (at most {percent(self.rate.high)}, unless the features predict the errors)."]
 
     @property
