@@ -148,11 +148,11 @@ def test_without_signal_no_label_is_called_wrong():
         assert model.estimated_scores(model.out_of_fold).accuracy.value < 0.85
 
 
-def hypotheses(value, ease=0.5, signal=10.0, **more):
+def hypotheses(value, ease=0.5, signal=10.0, views=2):
     """No wrong label, and two rates of both classes."""
     rates = np.array([[0.0, 0.0], [0.1, 0.1], [0.2, 0.2]])
-    stacks = [Stack(np.ones(1), np.zeros(2), Transition(2))] * 3
-    facts = {"clean_held_out": 0.0, "signal": signal, **more}
+    stacks = [Stack(np.ones(views), np.zeros(2), Transition(2))] * 3
+    facts = {"clean_held_out": 0.0, "signal": signal}
     return FittedHypotheses(
         stacks, np.zeros(3, np.int64), rates, np.array(value), np.array([0.01, ease, ease]), np.zeros(0), **facts
     )
@@ -168,6 +168,7 @@ def test_wrong_labels_need_evidence_that_does_not_depend_on_ease():
     assert known.evidence() == pytest.approx(np.log((np.exp(5) + np.exp(3)) / 2))
     odds = 2.5 * (np.exp(5) + np.exp(3)) / 2
     assert known.noise_probability() == pytest.approx(odds / (1 + odds))
+    assert hypotheses([0.0, 0.0, 0.0], views=1).noise_probability() == pytest.approx(1 / 2)
     assert known.probabilities().sum() == pytest.approx(1)
     assert known.probabilities()[1] / known.probabilities()[2] == pytest.approx(np.e)  # the likelihood counts by its root
 

@@ -55,7 +55,7 @@ MATRIX_BONUS = 10.0  # nats for each kind with a full matrix, if there are twice
 FEW_ROWS = 25.0  # of a class; so few do not tell a matrix from symmetric noise, and have no bonus
 NEGLIGIBLE = 1e-3
 # Whether labels are wrong at all: chosen on half of the zoo's sets and on tables without wrong labels that are hard to predict.
-NOISE_ODDS = 2.5  # of some wrong labels against none, before the labels are seen
+NOISE_ODDS, SINGLE_ODDS = 2.5, 1.0  # of some wrong labels against none, before the labels are seen; of a single view
 MIN_SIGNAL = 5.0
 """Nats by which predictions must beat the frequencies of the labels; with less nothing is known of any label. Labels by chance
 reached 2.7 in 8 draws"""
@@ -108,7 +108,8 @@ class FittedHypotheses(NamedTuple):
         weights = np.where(self.clean, 0, self._by_likelihood_and_ease())
         if self.signal <= MIN_SIGNAL or not weights.any():
             return NEGLIGIBLE
-        odds = NOISE_ODDS * np.exp(np.clip(self.evidence(), -50, 50))
+        odds = NOISE_ODDS if len(self.stacks[0].weights) > 1 else SINGLE_ODDS  # nothing contradicts the errors of one view
+        odds *= float(np.exp(np.clip(self.evidence(), -50, 50)))
         easy = (weights @ self.ease / weights.sum() - HARD_EASE) / (EASY_EASE - HARD_EASE)
         return float(np.clip(max(odds / (1 + odds), easy), NEGLIGIBLE, 1))
 
