@@ -163,7 +163,8 @@ def test_weak_predictions_are_said():
     p, given = generator.dirichlet(np.ones(6), 600), generator.integers(6, size=600)
     found = audit.audit_probabilities(p, given)
     assert found.weak
-    assert "they are weak" in found.warnings[0]
+    assert "they cannot tell wrong labels from hard examples, and up to" in found.warnings[0]
+    assert not found.flagged.any()
     assert str(found).startswith("at most ")
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof.cli import app
 
-FEW = ("--learners", "logistic-0.01,neighbours-40")
+FEW = ("--learners", "logistic-0.01,neighbours-40,forest-3")
 
 
 def call(*arguments):
@@ -151,6 +151,6 @@ def test_ctrl_c_says_that_the_same_command_resumes(place, tmp_path, monkeypatch)
     arguments = ("fit", place / "train.csv", "--label", "outcome", "--out", tmp_path / "model", *FEW)
     done = call(*arguments)
     assert done.exit_code == 130
-    assert "stopped; the same command resumes after 1 of 15 parts" in done.output
+    assert "stopped; the same command resumes after 1 of 20 parts" in done.output
     monkeypatch.undo()
     assert call(*arguments).exit_code == 0

@@ -8,7 +8,7 @@ import pytest
 
 from noiseproof.data.columns import infer_columns
 from noiseproof.data.dataset import DataError
-from noiseproof.data.frames import read_frame
+from noiseproof.data.frames import read_frame, tidied
 from noiseproof.data.table import read_labels
 from noiseproof.data.table_encoder import TableEncoder
 from tests.helpers.messy_table import messy_table
@@ -221,3 +221,12 @@ def test_a_parquet_file_is_the_same_however_many_columns_are_decoded_at_a_time(t
     for parts in (1, 3, 100):
         monkeypatch.setattr("noiseproof.data.frames.READ_PARTS", parts)
         pd.testing.assert_frame_equal(read_frame(tmp_path / "t.parquet"), first)
+
+
+@pytest.mark.parametrize("label", ["self", "other"])
+def test_a_column_may_be_called_self(label):
+    frame = pd.DataFrame({"self": ["yes", "no", "", "yes"], "other": ["a", "b", "a", "b"], "inf": [1.0, np.inf, 2.0, 3.0]})
+    found = tidied(frame, label)
+    assert found["self"].isna().tolist() == [False, False, True, False]
+    assert found["inf"].isna().tolist() == [False, True, False, False]
+    assert frame["self"][2] == ""  # a person's own table is not changed

@@ -504,11 +504,17 @@ def test_an_interval_from_0_says_that_all_labels_may_be_right_whether_few_or_man
     for rate, said in (
         (Estimate(0.01, 0.0, 0.05), "Nothing speaks for wrong labels (at most 5.0 %, unless the features predict the errors)"),
         (Estimate(0.08, 0.0, 0.4), "Labels may be wrong, or all of them right: 8.0 % look wrong (95 % interval 0.0"),
+        (
+            Estimate(0.001, 0.0, 0.4),
+            "Labels may be wrong, or all of them right: up to 40.0 % may be wrong (95 % interval); 9 are",
+        ),
         (Estimate(0.08, 0.01, 0.4), "About 8.0 % of the labels are wrong (95 % interval 1.0 % to 40.0 %); 9 are flagged."),
     ):
         verdict = replace(model.verdict, rate=rate, flagged=9)
         assert verdict.lines[1].startswith(said)
         assert verdict.lines[2].startswith("Errors that the features predict") == verdict.noisy
+        undecided = verdict.lines[2] == "The data cannot tell wrong labels from labels that are hard to predict."
+        assert undecided == (rate.low == 0 and rate.high == 0.4)
         assert fit_page(replace(model, verdict=verdict)).count(f"<h1>{verdict.headline}") == 1
 
 

@@ -99,9 +99,11 @@ def test_a_row_of_the_matrix_that_is_not_estimated_is_not_shown_as_numbers():
 
 
 def test_weak_predictions_that_find_nothing_do_not_call_labels_clean():
-    audit = dataclasses.replace(made(), agreement=0.6, rate=0.001)
+    audit = dataclasses.replace(made(), agreement=0.6, rate=0.001, rate_interval=(0.0, 0.38))
+    assert "Perfect ones would agree with 62.0 % to 100.0 %; the wider" in audit.summary().sentences[1]
+    assert "perfect ones would with 62% to 100%: " in audit.warnings[0]
     assert audit.summary().headline == "Predictions are too weak to say which of the 60 labels are wrong"
-    assert audit.warnings[0].endswith("they are so weak that nothing is known of any label")
+    assert "they cannot tell wrong labels from hard examples, and up to" in audit.warnings[0]
 
 
 def test_of_two_classes_a_confusion_stands_out_if_it_has_most_of_the_wrong_labels():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data import DataError, Dataset, ImageFiles, Labels, Table, read_labels
 from noiseproof.data.columns import Frame
-from noiseproof.data.frames import BINARY_SUFFIXES, raw_frame, suffix_of, tidied
+from noiseproof.data.frames import BINARY_SUFFIXES, raw_frame, suffix_of, tidied, with_columns
 from noiseproof.data.opening import TEXT_SUFFIXES
 from noiseproof.io.csv_files import is_number, sniffed
 from noiseproof.io.files import ReadError, file_and_name, label_hash, save_arrays, write_whole
@@ -193,7 +193,7 @@ def _relabelled_frame(frame: Frame, label: str, rows: Mapping[int, tuple[str, bo
     values = frame[label]
     first = {own.classes[code]: values.iloc[int(k)] for k, code in zip(*_first_of_each(own), strict=True)}
     changed = [first[rows[k][0]] if k in rows else value for k, value in enumerate(values)]
-    frame = frame.assign(**{label: type(values)(changed, index=frame.index, dtype=values.dtype)})
+    frame = with_columns(frame, {label: type(values)(changed, index=frame.index, dtype=values.dtype)})
     frame[[rows.get(k, ("", True))[1] for k in range(len(frame))]].to_parquet(to, index=False)
 
 

@@ -90,6 +90,8 @@ class NoiseModel:
     out_of_fold: Probabilities | None = None
     posterior: Probabilities | None = None
     p_wrong: Probabilities | None = None
+    plausible: Floats | None = None
+    """How far each hypothesis would be believed if no evidence of wrong labels were needed, ``[H]``: intervals contain both"""
     judged: NDArray[np.intp] | None = None
     """Rows whose posteriors by each hypothesis are kept"""
     judged_posteriors: Probabilities | None = None
@@ -176,10 +178,14 @@ class NoiseModel:
         rows = np.asarray(predicted)[self.judged]
         scores = rows if rows.ndim == 2 else None
         chosen = (rows if scores is None else scores.argmax(1)).astype(np.int64)
-        by_hypothesis = zip(self.probabilities, self.judged_posteriors, strict=True)
         left = 1 - self.noise_rate - self.noise_rate / (self.classes - 1)
-        given = self.judged_labels
-        return estimate_scores(list(by_hypothesis), given, left, chosen, scores, np.random.default_rng(seed))
+        given, known = self.judged_labels, self.judged_posteriors
+        return estimate_scores(self.weightings, known, given, left, chosen, scores, np.random.default_rng(seed))
+
+    @property
+    def weightings(self) -> list[Floats]:
+        """How far each hypothesis is believed, and how far without asking for evidence: intervals contain both."""
+        return [self.probabilities] if self.plausible is None else [self.probabilities, self.plausible]
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """What predicts, as arrays of numbers; the rows of the fit are left out."""
@@ -284,42 +290,53 @@ def fit_noise_model(
     some, labels = rows_of(views, judged, np.float64), given[judged]
     calibration = calibrate(some, labels)
     fitted = fit_hypotheses(calibration.apply(some), labels, fold[judged])
-    kept, probabilities = _kept(fitted)
+    kept, probabilities, plausible = _kept(fitted)
     stacks = tuple(fitted.stacks[index] for index in kept)
     model = NoiseModel(
         tuple(map(str, range(v))) if names is None else tuple(names), calibration, stacks, probabilities, np.full(k, 1 / k),
-        np.zeros(len(stacks)), 0.0, (0.0, 0.0), np.eye(k), 0.0,
+        np.zeros(len(stacks)), 0.0, (0.0, 0.0), np.eye(k), 0.0, plausible=plausible,
     )  # fmt: skip
     return _with_answers(model, views, given, judged)
 
 
-def _kept(fitted: FittedHypotheses) -> tuple[NDArray[np.intp], Floats]:
-    """The hypotheses that matter, and their probabilities. One with wrong labels is kept, so that labels are ranked by any."""
-    found = fitted.probabilities()
-    likeliest = np.where((fitted.rates > 0).any(1), found, -1.0).argmax()
+def _kept(fitted: FittedHypotheses) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """The hypotheses that matter, and their probabilities with and without evidence.
+
+    One with wrong labels is kept, so that labels are ranked by any, and one without.
+    """
+    found, plausible = fitted.probabilities(), fitted.plausible()
+    likeliest = np.where(fitted.clean, -1.0, plausible).argmax()
+    matter = plausible.copy()
+    matter[[likeliest, fitted.clean.argmax()]] = 1.0
+    kept = np.argsort(-matter, kind="stable")[:MAX_HYPOTHESES]
+    kept = np.sort(kept[matter[kept] >= NEGLIGIBLE])
     found[likeliest] = max(found[likeliest], NEGLIGIBLE)
-    kept = np.argsort(-found, kind="stable")[:MAX_HYPOTHESES]
-    kept = np.sort(kept[found[kept] >= NEGLIGIBLE])
-    return kept, found[kept] / found[kept].sum()
+    return kept, _normalised(found[kept]), _normalised(plausible[kept])
+
+
+def _normalised(weights: Floats) -> Floats:
+    return np.asarray(weights / weights.sum())
 
 
 def _with_answers(model: NoiseModel, views: Sequence[Views] | Views, given: Labels, judged: NDArray[np.intp]) -> NoiseModel:
     """The model with its answers for the rows that it was fitted to."""
     n, k = views[0].shape
     q, posterior = large_array((n, k)), large_array((n, k))
+    plausible = model.weightings[-1]
     wrong, drawn = np.zeros(len(model.stacks)), 0.0  # labels that are wrong; the same if labels were drawn from q
     for part in row_blocks(n, len(views) * k):
         calibrated = model.calibration.apply(rows_of(views, part))
         labels, rows = given[part], np.arange(part.stop - part.start)
         mean, after = np.zeros((len(rows), k)), np.zeros((len(rows), k))
-        for number, (weight, stack) in enumerate(zip(model.probabilities, model.stacks, strict=True)):
+        for number, stack in enumerate(model.stacks):
+            weight = model.probabilities[number]
             one = stack.predict(log_views(unmix(calibrated, stack.transition)))
             known = _posterior(one, stack.transition, labels)
             mean += weight * one
             after += weight * known
             right = known[rows, labels]
             wrong[number] += (1 - right).sum(dtype=np.float64)
-            drawn += float(weight * (1 - right * one[rows, labels]).sum(dtype=np.float64))
+            drawn += float(plausible[number] * (1 - right * one[rows, labels]).sum(dtype=np.float64))
         q[part], posterior[part] = mean, after
     frequencies = q.mean(0, dtype=np.float64)
     rates = wrong / n
@@ -344,21 +361,26 @@ def _rate_interval(
 ) -> tuple[float, float]:
     """The 95 % interval of the noise rate: quantiles of the hypotheses, and the sampling error.
 
+    Its upper end asks for no evidence of wrong labels: what could be wrong may be.
+
     The hypotheses are class-conditional. If people err where examples are ambiguous, so that a label is drawn from the
     prediction q itself, labels have the same likelihood, and P(right) is that of the hypothesis times q_given: ``drawn`` is the
     rate if all labels were drawn so. The interval reaches up to it where the wrong labels are those that predictions confuse.
     With a single view it always does, and it begins lower by the share of labels that the view disputes beyond the rate:
     several views contradict each other's errors, and nothing contradicts those of one.
     """
-    rate = float(model.probabilities @ rates)
-    low, high = _quantiles(rates, model.probabilities, (RATE_TAIL, 1 - RATE_TAIL))
-    margin = 1.96 * float(np.sqrt(RATE_ERROR**2 + rate * (1 - rate) / len(given)))
+    rate, most = (float(weights @ rates) for weights in (model.probabilities, model.weightings[-1]))
+    low, high = (
+        _quantiles(rates, model.probabilities, [RATE_TAIL])[0],
+        _quantiles(rates, model.weightings[-1], [1 - RATE_TAIL])[0],
+    )
+    below, above = (1.96 * float(np.sqrt(RATE_ERROR**2 + r * (1 - r) / len(given))) for r in (rate, most))
     single = len(model.names) == 1
     if single:
         low -= max(0.0, 1 - float((q.argmax(1) == given).mean()) - rate)
     if single or _follows_ambiguity(q, posterior, given):
-        high = max(high, drawn - margin)
-    return max(0.0, low - margin), min(1.0, high + margin)
+        high = max(high, drawn - above)
+    return max(0.0, low - below), min(1.0, high + above)
 
 
 def _follows_ambiguity(q: Probabilities, posterior: Probabilities, given: Labels) -> bool:

@@ -33,6 +33,8 @@ MIN_LABELS_PER_CLASS = 50
 none wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
 CLEAN_RATE = 0.005
 """A rate below this is hardly any; by weak predictions it is no bound"""
+MIN_UNDECIDED = 0.1
+"""Where the interval reaches from 0 to this or further, the data do not tell whether labels are wrong or hard to predict"""
 MIN_RATE_WARNED = 0.02
 """A rate from which on a warning says that the interval begins at 0: the labels may all be right"""
 CLOSE_SECOND = 0.15
@@ -207,6 +209,8 @@ class Audit:
     @property
     def weak(self) -> bool:
         """Whether the predictions are too weak for the rate to be more than a bound: what they cannot tell looks wrong."""
+        if self.rate < CLEAN_RATE and self.rate_interval[1] < MIN_UNDECIDED:
+            return False
         return self.agreement < max(MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT * (1 - self._least))
 
     @property
@@ -231,14 +235,15 @@ class Audit:
             said = f"there are {len(self.given)} labels of {there} classes, fewer than {MIN_LABELS_PER_CLASS} to a class"
             found.insert(0, f"{said}: unless predictions are sure, the rate is likely too high, and its interval too")
         if self.weak:
-            perfect = f"{1 - self._least:.0%}"
+            perfect = f"{1 - self._least:.0%}" if self.rate >= CLEAN_RATE else f"{1 - self.rate_interval[1]:.0%} to 100%"
             said = f"predictions agree with only {self.agreement:.0%} of the labels, perfect ones would with {perfect}"
             follows = (
                 "they are weak and may take hard examples for wrong labels, so the rate is probably too high; check the "
                 "flagged labels before you act on them"
             )
             if self.rate < CLEAN_RATE:
-                follows = "they are so weak that nothing is known of any label"
+                high = f"{self.rate_interval[1]:.0%}"
+                follows = f"they cannot tell wrong labels from hard examples, and up to {high} of the labels may be wrong"
             found.insert(0, f"{said}: {follows}")
         elif self.rate_interval[0] > 0 and self._uninformative:
             alone = f"the largest class alone with {self._largest_share:.0%}"
@@ -373,10 +378,12 @@ def _sentences(audit: Audit) -> list[str]:
     count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
     flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
     where = "Out-of-sample" if audit.out_of_sample else "In-sample"
+    undecided = audit.rate < CLEAN_RATE and high >= MIN_UNDECIDED
+    perfect = f"{percent(1 - high)} to {percent(1 - low)}" if undecided else percent(1 - audit.rate)
     sentences = [
         f"95 % interval {percent(low)} to {percent(high)}; {flags}, more likely wrong than right.",
         f"{where} predictions agree with {percent(audit.agreement)} of the labels. Perfect ones would agree with "
-        f"{percent(1 - audit.rate)}; the wider this gap, the less certain the rate.",
+        f"{perfect}; the wider this gap, the less certain the rate.",
     ]
     names = [short_name(name) for name in audit.classes]
     if pairs := audit.confusions[:MAX_NAMED]:

@@ -43,21 +43,22 @@ class EstimatedScores(NamedTuple):
 
 
 def estimate_scores(
-    posteriors: Sequence[tuple[float, Probabilities]],
+    weightings: Sequence[Floats],
+    posteriors: Probabilities,
     given: Labels,
     left: float,
     chosen: Labels,
     scores: NDArray[np.generic] | None,
     generator: np.random.Generator,
 ) -> EstimatedScores:
-    """Scores as the mean over hypotheses, each with its weight and its posteriors ``[n, K]`` of the true labels.
+    """Scores as the mean over hypotheses by the first weights ``[H]``, from posteriors ``[H, n, K]`` of the true labels.
 
-    The interval is 95 % of the hypotheses, and the sampling error: the standard deviation of the score on the given labels over
-    resampled rows, divided by ``left``, the share of a score's signal that label noise leaves.
+    The interval is 95 % of the hypotheses, by whichever weights, and the sampling error: the standard deviation of the score on
+    the given labels over resampled rows, divided by ``left``, the share of a score's signal that label noise leaves.
     """
-    rows, classes = posteriors[0][1].shape
-    even, weights = np.ones(rows), np.array([weight for weight, _ in posteriors])
-    each = np.array([_scores(posterior, even, chosen, scores) for _, posterior in posteriors])
+    rows, classes = posteriors[0].shape
+    even = np.ones(rows)
+    each = np.array([_scores(posterior, even, chosen, scores) for posterior in posteriors])
     as_given = np.eye(classes, dtype=np.float32)[given]
     samples = []
     for _ in range(BOOTSTRAP_SAMPLES):
@@ -65,14 +66,24 @@ def estimate_scores(
         samples.append(_scores(as_given, count, chosen, scores))
     sampling = np.std(samples, axis=0) / max(left, MIN_LEFT)
     margin = 1.96 * np.sqrt(sampling**2 + MODEL_ERROR**2)
-    order = np.argsort(each, axis=0)
     found = []
     for score in range(each.shape[1]):
-        values, reached = each[order[:, score], score], np.cumsum(weights[order[:, score]])
-        low, high = values[np.minimum(np.searchsorted(reached, (0.025, 0.975)), len(values) - 1)]
-        mean = float(weights @ each[:, score])
+        low, high = central(each[:, score], weightings)
+        mean = float(weightings[0] @ each[:, score])
         found.append(Estimate(mean, max(0.0, float(low - margin[score])), min(1.0, float(high + margin[score]))))
     return EstimatedScores(found[0], found[1], found[2] if scores is not None else None)
+
+
+def central(values: Floats, weightings: Sequence[Floats]) -> tuple[float, float]:
+    """The ends of what contains 95 % of the values ``[H]`` by each of several weights.
+
+    >>> central(np.array([0.7, 0.8, 0.9]), [np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.5, 0.5])])
+    (0.7, 0.9)
+    """
+    order = np.argsort(values)
+    ends = [np.searchsorted(np.cumsum(weights[order]), (0.025, 0.975)) for weights in weightings]
+    low, high = np.minimum(np.transpose(ends), len(values) - 1)
+    return float(values[order][low.min()]), float(values[order][high.max()])
 
 
 def _scores(posterior: Probabilities, count: Floats, chosen: Labels, scores: NDArray[np.generic] | None) -> list[float]:

@@ -105,7 +105,7 @@ def _with_class_names(frame: Frame, features: Any) -> Frame:
     """The classes of a Hugging Face data set by their names; a number below 0 is a missing label."""
     names = {name: one.names for name, one in (features or {}).items() if getattr(one, "names", None)}
     changed = {name: frame[name].map(dict(enumerate(words))) for name, words in names.items()}
-    return frame.assign(**changed)
+    return with_columns(frame, changed)
 
 
 def _arrow_table(source: Any) -> pa.Table:
@@ -302,7 +302,15 @@ def tidied(frame: Frame, label: str | None = None) -> Frame:
             _check_texts(values, name)
         elif values.dtype.kind == "f" and np.isinf(values.to_numpy(na_value=np.nan)).any():
             changed[name] = values.replace([np.inf, -np.inf], np.nan)
-    return frame.assign(**changed).reset_index(drop=True)
+    return with_columns(frame, changed).reset_index(drop=True)
+
+
+def with_columns(frame: Frame, columns: Mapping[str, Any]) -> Frame:
+    """A table with some columns replaced; :meth:`pandas.DataFrame.assign` has no way for one that is called ``self``."""
+    found = frame.copy(deep=False)
+    for name, values in columns.items():
+        found[name] = values
+    return found
 
 
 def _check_texts(values: Series, name: str) -> None:

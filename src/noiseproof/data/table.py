@@ -29,7 +29,7 @@ from noiseproof.data.columns import (
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import PlainEncoder
-from noiseproof.data.frames import is_frame, raw_frame, read_frame, tidied
+from noiseproof.data.frames import is_frame, raw_frame, read_frame, tidied, with_columns
 from noiseproof.data.images import as_pixels
 from noiseproof.data.table_encoder import Table, TableEncoder, fitted_encoder
 from noiseproof.io.csv_files import LABEL_WORDS, NUMBER_TEXT, PATH_WORDS, is_number
@@ -414,7 +414,7 @@ def _with_image_paths(frame: Frame, source: Any) -> Frame:
         first = frame[name].dropna().head(1)
         if len(first) and isinstance(first.iloc[0], str) and is_image_column(first) and (folder / first.iloc[0]).is_file():
             changed[name] = frame[name].map(lambda one: os.path.join(folder, one), na_action="ignore")
-    return frame.assign(**changed)
+    return with_columns(frame, changed)
 
 
 def _names_column(frame: Frame, kinds: Mapping[str, Kind]) -> str | None:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit.noise_model import NoiseModel
-from noiseproof.audit.result import MIN_RATE_WARNED, percent, short_name
-from noiseproof.audit.scores import Estimate
+from noiseproof.audit.result import MIN_RATE_WARNED, MIN_UNDECIDED, percent, short_name
+from noiseproof.audit.scores import Estimate, central
 from noiseproof.io.files import DataError
 from noiseproof.io.text import aligned
 from noiseproof.learners.catalog import SPECS
@@ -29,6 +29,7 @@ MAX_CLASSES_NAMED, MAX_ROWS_NAMED = 3, 5
 SUFFERS = 0.1
 """By how much less than the mean the recall of a class is for the verdict to name it"""
 UNSEEN = "Errors that the features predict are not counted."
+UNDECIDED = "The data cannot tell wrong labels from labels that are hard to predict."
 
 
 def leaderboard(
@@ -102,9 +103,7 @@ def gain_interval(
     as_given = (first == given[rows]).astype(np.float64) - (second == given[rows])
     left = max(MIN_SIGNAL, 1 - noise.noise_rate - noise.noise_rate / (noise.classes - 1))
     margin = 1.96 * as_given.std() / np.sqrt(len(rows)) / left
-    order = np.argsort(each)
-    reached = np.cumsum(noise.probabilities[order])
-    low, high = each[order][np.minimum(np.searchsorted(reached, (0.025, 0.975)), len(each) - 1)]
+    low, high = central(each, noise.weightings)
     return float(low - margin), float(high + margin)
 
 
@@ -243,6 +242,11 @@ class Verdict:
         return self.rate.low > 0
 
     @property
+    def undecided(self) -> bool:
+        """Whether no label needs to be wrong, and many may be."""
+        return not self.noisy and self.rate.high >= MIN_UNDECIDED
+
+    @property
     def gain(self) -> float | None:
         """By how much more often the model is right than plain training; None if no plain learner was trained."""
         return None if self.plain is None else self.model.accuracy.value - self.plain.accuracy.value
@@ -292,15 +296,18 @@ class Verdict:
         """What the labels are like, in a few words."""
         if self.noisy:
             return f"About {percent(self.rate.value)} of the labels are wrong"
-        doubtful = self.rate.value >= MIN_RATE_WARNED
+        doubtful = self.undecided or self.rate.value >= MIN_RATE_WARNED
         return "Labels may be wrong, or all of them right" if doubtful else "Nothing speaks for wrong labels"
 
     def _labels(self) -> list[str]:
         interval = f"95 % interval {percent(self.rate.low)} to {percent(self.rate.high)}"
         if self.noisy:
             return [f"{self.headline} ({interval}); {self.flagged:,} are flagged.", UNSEEN]
-        if self.rate.value >= MIN_RATE_WARNED:
-            return [f"{self.headline}: {percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged."]
+        if self.undecided or self.rate.value >= MIN_RATE_WARNED:
+            looks = f"{percent(self.rate.value)} look wrong ({interval}); {self.flagged:,} are flagged"
+            if self.rate.value < MIN_RATE_WARNED:
+                looks = f"up to {percent(self.rate.high)} may be wrong (95 % interval); {self.flagged:,} are flagged"
+            return [f"{self.headline}: {looks}.", *[UNDECIDED] * self.undecided]
         return [f"{self.headline} (at most {percent(self.rate.high)}, unless the features predict the errors)."]
 
     @property
