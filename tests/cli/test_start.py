@@ -59,6 +59,21 @@ main()
     assert done.stderr == f"warning: {said.replace(chr(10), '')}\n"
 
 
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_library_that_does_not_fit_into_the_memory_is_one_sentence(limited, monkeypatch):
+    """Another library that cannot be imported is a fault of the installation, which the trace shows."""
+    fault = "failed to map segment from shared object" if limited else "undefined symbol: x"
+
+    def fail():
+        raise ImportError(f"libtorch_python.so: {fault}")
+
+    monkeypatch.setattr("noiseproof.losses.facts.list_facts", fail)
+    result = CliRunner().invoke(app, ["losses"])
+    assert (result.exit_code == 2) == limited
+    assert ("the memory is not enough" in result.stderr) == limited
+    assert isinstance(result.exception, SystemExit if limited else ImportError)
+
+
 def test_ctrl_c_in_a_program_of_others_is_as_it_was(tmp_path):
     (tmp_path / "own.py").write_text(
         "try:\n    from noiseproof import JALCE\nexcept KeyboardInterrupt:\n    raise SystemExit(7)\n"

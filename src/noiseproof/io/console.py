@@ -203,6 +203,10 @@ def _errors_in_one_sentence() -> Iterator[None]:
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")
         raise typer.Exit(Stopped.status) from None
+    except (ImportError, MemoryError) as error:  # of torch, say, where a limit has no room for its libraries
+        if (fault := out_of_memory(error)) is None:
+            raise
+        fail(fault)
     except OSError as error:  # those of files were said by the command: what it prints goes to a full disk
         if error.errno in (None, errno.EPIPE):  # Typer ends quietly where what reads has enough
             raise

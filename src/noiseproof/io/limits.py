@@ -50,6 +50,10 @@ MAX_SLOW_BYTES = 2**21
 """Of images whose decoders are written in Python: a megabyte takes seconds"""
 
 
+NO_MEMORY = re.compile(r"allocate memory|out of memory|malloc of size|failed to map segment")
+"""What allocators, and the loader of libraries, say that have no exception of their own for it"""
+
+
 class MemoryLimitError(DataError):
     """Something would take more memory than a command may take."""
 
@@ -88,13 +92,13 @@ def check_file(path: str | Path) -> None:
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """A sentence for an error of NumPy's, Arrow's, torch's or Python's allocator; None for other errors.
+    """A sentence for an error of NumPy's, Arrow's, torch's or Python's allocator, or of loading a library; None for others.
 
     >>> out_of_memory(MemoryError("Unable to allocate 7.45 GiB for an array with shape (1000000000,)")).partition(" in")[0]
     'the memory is not enough for another 7.45 GiB; take fewer rows or columns, a smaller batch or model, or less at once'
     """
     text = str(error)
-    if not isinstance(error, MemoryError) and not re.search(r"allocate memory|out of memory|malloc of size", text):
+    if not isinstance(error, MemoryError) and not NO_MEMORY.search(text):
         return None
     found = re.search(r"(?:allocate|size) (\d[\d.]*)(?: ?([KMGTP]i?B))?", text)
     size = "what is needed" if not found else f"{found[1]} {found[2]}" if found[2] else in_bytes(float(found[1].rstrip(".")))
