@@ -13,7 +13,7 @@ import pytest
 from noiseproof.data import frames
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.csv_files import sniffed
-from noiseproof.io.files import checksum, flush, locked, make_folder, named_error, remove_partial, write_whole
+from noiseproof.io.files import checksum, errors_named, flush, locked, make_folder, remove_partial, write_whole
 from noiseproof.io.text import all_lines, whole_text
 
 
@@ -157,6 +157,14 @@ def test_a_file_that_the_disk_cannot_read_is_named(read, tmp_path):
     assert (error.value.errno, error.value.filename) == (errno.EIO, str(path))
 
 
+@pytest.mark.parametrize("error", [OSError("zlib inflate failed"), OSError(errno.EIO, "Input/output error", "other.csv")])
+def test_an_error_that_has_its_name_or_is_not_the_systems_stays_as_it_is(error):
+    with pytest.raises(OSError) as found, errors_named("t.csv"):  # noqa: PT011 - it is compared
+        raise error
+    assert found.value is error
+    assert found.value.__cause__ is None
+
+
 def test_a_table_that_arrow_cannot_read_is_named(tmp_path, monkeypatch):
     """Arrow's error has the number of the system's, and no name."""
 
@@ -174,7 +182,7 @@ def test_a_table_that_arrow_cannot_read_is_named(tmp_path, monkeypatch):
 def test_an_archive_that_the_disk_cannot_read_is_not_called_damaged(tmp_path, monkeypatch):
     class Failing(io.BytesIO):
         def seek(self, *where):
-            raise named_error(OSError(errno.EIO, "Input/output error"), "x.npz")
+            raise OSError(errno.EIO, "Input/output error", "x.npz")
 
     monkeypatch.setattr("noiseproof.io.arrays.open_regular", lambda path: Failing(b"PK"))
     with pytest.raises(OSError, match="Input/output error") as error:

@@ -21,7 +21,7 @@ from noiseproof.data.columns import IMAGE_EXTENSIONS, Frame, Series
 from noiseproof.data.embeddings import cache_folder
 from noiseproof.io import limits
 from noiseproof.io.csv_files import MISSING_LABELS, MISSING_WORDS, distinct, read_csv
-from noiseproof.io.files import DataError, named_error, write_whole
+from noiseproof.io.files import DataError, errors_named, write_whole
 from noiseproof.io.limits import in_bytes
 from noiseproof.io.text import all_lines, check_nesting, excerpt
 
@@ -132,14 +132,15 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
         raise DataError(f"{path}: a table is one of {', '.join(TABLE_SUFFIXES)}, got {path.suffix!r}")
     limits.check_file(path)
     try:
-        return reader(path, names)
+        with errors_named(path):
+            return reader(path, names)
     except DataError as error:
         if str(path) in str(error):
             raise
         raise DataError(f"{path}: {error}") from error
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise named_error(error, path) from error
+            raise
         long = "straddling" in str(error)
         fault = f"a row is longer than {in_bytes(limits.BLOCK_BYTES)}" if long else excerpt(error, 300)
         raise DataError(f"{path}: {fault}") from error

@@ -203,7 +203,7 @@ def _errors_in_one_sentence() -> Iterator[None]:
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")
         raise typer.Exit(Stopped.status) from None
-    except (ImportError, MemoryError) as error:  # of torch, say, where a limit has no room for its libraries
+    except (ImportError, MemoryError) as error:  # of torch, say, whose libraries do not fit into a limit
         if (fault := out_of_memory(error)) is None:
             raise
         fail(fault)

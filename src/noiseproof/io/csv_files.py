@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noiseproof.io import limits
-from noiseproof.io.files import DataError, named_error
+from noiseproof.io.files import DataError, errors_named
 from noiseproof.io.limits import in_bytes
 from noiseproof.io.text import excerpt
 
@@ -131,13 +131,10 @@ def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
     """How a CSV file is written, by its beginning; a first line of all ``known`` names is a header."""
     import pyarrow as pa
 
-    try:
-        with pa.input_stream(str(path)) as stream:  # which unpacks .gz
-            start = stream.read(SNIFFED_BYTES)
-            if start.count(b"\n") < MIN_SNIFFED_LINES:  # of many columns, or of long texts
-                start += stream.read(limits.BLOCK_BYTES)
-    except OSError as error:
-        raise named_error(error, path) from error
+    with errors_named(path), pa.input_stream(str(path)) as stream:  # which unpacks .gz
+        start = stream.read(SNIFFED_BYTES)
+        if start.count(b"\n") < MIN_SNIFFED_LINES:  # of many columns, or of long texts
+            start += stream.read(limits.BLOCK_BYTES)
     if not start.strip():
         raise DataError(f"{path}: the file is empty")
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -47,11 +47,15 @@ class ReadError(DataError):
         return ": ".join(self.args)
 
 
-def named_error(error: OSError, path: str | Path) -> OSError:
-    """An error of reading or writing, which unlike one of opening does not name the file, with its name."""
-    if error.errno is None or error.filename is not None:
-        return error
-    return OSError(error.errno, os.strerror(error.errno), str(path))
+@contextlib.contextmanager
+def errors_named(path: str | Path) -> Iterator[None]:
+    """Give an error of reading or writing the name of the file, which unlike one of opening it does not have."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 class _NamedFile(io.FileIO):
@@ -62,16 +66,12 @@ class _NamedFile(io.FileIO):
         self.path = path
 
     def readinto(self, buffer: Any, /) -> int | None:
-        try:
+        with errors_named(self.path):
             return super().readinto(buffer)
-        except OSError as error:
-            raise named_error(error, self.path) from error
 
     def readall(self) -> bytes:
-        try:
+        with errors_named(self.path):
             return super().readall()
-        except OSError as error:
-            raise named_error(error, self.path) from error
 
 
 def open_regular(path: str | Path) -> BinaryIO:
