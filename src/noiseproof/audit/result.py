@@ -237,10 +237,9 @@ class Audit:
         if self.weak:
             perfect = f"{1 - self._least:.0%}" if self.rate >= CLEAN_RATE else f"{1 - self.rate_interval[1]:.0%} to 100%"
             said = f"predictions agree with only {self.agreement:.0%} of the labels, perfect ones would with {perfect}"
-            follows = (
-                "they are weak and may take hard examples for wrong labels, so the rate is probably too high; check the "
-                "flagged labels before you act on them"
-            )
+            follows = "they are weak and may take hard examples for wrong labels, so the rate is probably too high"
+            if self.flagged.any():
+                follows += "; check the flagged labels before you act on them"
             if self.rate < CLEAN_RATE:
                 high = f"{self.rate_interval[1]:.0%}"
                 follows = f"they cannot tell wrong labels from hard examples, and up to {high} of the labels may be wrong"
