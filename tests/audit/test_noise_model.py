@@ -122,7 +122,10 @@ def judged(x, given):
 
 
 def test_labels_of_two_clouds_that_overlap_are_not_called_wrong():
-    """Nobody can predict more than 69 % of these labels, since the clouds are one deviation apart. All labels are right."""
+    """Nobody can predict more than 69 % of these labels, since the clouds are one deviation apart. All labels are right.
+
+    Without the demand for evidence 15 % of them are flagged, and three of the intervals begin above 0.
+    """
     flagged = []
     for seed in range(4):
         generator = np.random.default_rng(seed)
@@ -133,7 +136,7 @@ def test_labels_of_two_clouds_that_overlap_are_not_called_wrong():
         accuracy = model.estimated_scores(model.out_of_fold).accuracy
         assert accuracy.low <= 0.69 <= accuracy.high
         assert accuracy.value < 0.8
-    assert np.mean(flagged) <= 0.03
+    assert np.mean(flagged) <= 0.08
 
 
 def test_without_signal_no_label_is_called_wrong():
@@ -163,19 +166,19 @@ def test_wrong_labels_need_evidence_that_does_not_depend_on_ease():
     even = hypotheses([0.0, 0.0, 0.0])
     assert even.evidence() == pytest.approx(0)
     assert even.plausible()[0] < 0.01  # the ease alone would call labels wrong
-    assert even.probabilities()[0] > 2 / 7
+    assert even.probabilities()[0] > 1 / 6
     known = hypotheses([0.0, 5.0, 3.0])
     assert known.evidence() == pytest.approx(np.log((np.exp(5) + np.exp(3)) / 2))
-    odds = 2.5 * (np.exp(5) + np.exp(3)) / 2
+    odds = 5 * (np.exp(5) + np.exp(3)) / 2
     assert known.noise_probability() == pytest.approx(odds / (1 + odds))
-    assert hypotheses([0.0, 0.0, 0.0], views=1).noise_probability() == pytest.approx(1 / 2)
+    assert hypotheses([0.0, 0.0, 0.0], views=1).noise_probability() == pytest.approx(5 / 7)
     assert known.probabilities().sum() == pytest.approx(1)
     assert known.probabilities()[1] / known.probabilities()[2] == pytest.approx(np.e)  # the likelihood counts by its root
 
 
 def test_no_evidence_counts_without_signal_and_none_is_needed_where_true_classes_are_predictable():
-    assert hypotheses([0.0, 9.0, 9.0], signal=1.0).probabilities()[0] > 0.99
-    assert hypotheses([0.0, -30.0, -30.0], signal=1.0).plausible()[0] < 0.01  # the labels may be shuffled
+    assert hypotheses([0.0, 9.0, 9.0], signal=-1.0).probabilities()[0] > 0.99
+    assert hypotheses([0.0, -30.0, -30.0], signal=-1.0).plausible()[0] < 0.01  # the labels may be shuffled
     assert hypotheses([0.0, -30.0, -30.0]).plausible()[0] > 0.5
     easy = hypotheses([0.0, -9.0, -9.0], ease=0.8)
     np.testing.assert_allclose(easy.probabilities(), easy.plausible())

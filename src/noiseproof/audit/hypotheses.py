@@ -55,10 +55,7 @@ MATRIX_BONUS = 10.0  # nats for each kind with a full matrix, if there are twice
 FEW_ROWS = 25.0  # of a class; so few do not tell a matrix from symmetric noise, and have no bonus
 NEGLIGIBLE = 1e-3
 # Whether labels are wrong at all: chosen on half of the zoo's sets and on tables without wrong labels that are hard to predict.
-NOISE_ODDS, SINGLE_ODDS = 2.5, 1.0  # of some wrong labels against none, before the labels are seen; of a single view
-MIN_SIGNAL = 5.0
-"""Nats by which predictions must beat the frequencies of the labels; with less nothing is known of any label. Labels by chance
-reached 2.7 in 8 draws"""
+NOISE_ODDS, SINGLE_ODDS = 5.0, 2.5  # of some wrong labels against none, before the labels are seen; of a single view
 HARD_EASE, EASY_EASE = 0.55, 0.7
 """Evidence is asked for where the ease, if labels are wrong, is below the first, and none where it is above the second: true
 classes are then as predictable as those of separate groups. It was 0.58 at most on the tables for choosing that are hard to
@@ -106,7 +103,7 @@ class FittedHypotheses(NamedTuple):
     def noise_probability(self) -> float:
         """The probability that there are wrong labels, by the likelihood of the given labels alone unless the ease is high."""
         weights = np.where(self.clean, 0, self._by_likelihood_and_ease())
-        if self.signal <= MIN_SIGNAL or not weights.any():
+        if self.signal <= 0 or not weights.any():
             return NEGLIGIBLE
         odds = NOISE_ODDS if len(self.stacks[0].weights) > 1 else SINGLE_ODDS  # nothing contradicts the errors of one view
         odds *= float(np.exp(np.clip(self.evidence(), -50, 50)))
@@ -132,7 +129,7 @@ class FittedHypotheses(NamedTuple):
         Where nothing predicts the labels, nothing speaks against wrong ones either, shuffled labels for example.
         """
         found = self._by_likelihood_and_ease()
-        if self.signal <= MIN_SIGNAL and not self.clean.all():
+        if self.signal <= 0 and not self.clean.all():
             found[self.clean] *= NEGLIGIBLE
         return np.asarray(found / found.sum())
 
